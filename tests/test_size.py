@@ -33,7 +33,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "experiments": 1_997,
     "reporting": 950,
     "cli": 1_123,
-    "serve": 1_727,
+    "serve": 1_729,
     "probing": 1_114,
     "doctor": 862,
     "demo": 719,

@@ -76,18 +76,16 @@ def _export(task: str, shown: tuple[str, str, str]) -> tuple[str, ...]:
 
 
 def servers() -> Lines:
-    """The requests a second that each server answers with a p99 of 100 ms, in its best setting, of each run."""
-    header = ("server", "setting", "requests/s at p99 100 ms", "p99 of each round (ms)", "1 client", "4", "16", "file")
-    files = ("serving", "serving-two-at-a-time")
-    return table(header, [row for file in files for row in _servers(file)], words=2)
+    """The requests a second that each server answers with a p99 of 100 ms, in its best setting."""
+    header = ("server", "setting", "requests/s at p99 100 ms", "p99 of each round (ms)", "1 client", "4", "16")
+    return table(header, [*_servers()], words=2)
 
 
-def _servers(file: str) -> Iterator[tuple[str, ...]]:
-    found = result(f"benchmarks/{file}")
+def _servers() -> Iterator[tuple[str, ...]]:
+    found = result("benchmarks/serving")
     probes = {(probe["server"], probe["setting"]): probe["clients"] for probe in found["probes"]}
     for name, setting in found["settings"].items():
         *_, (rate, last) = takewhile(lambda step: step[1]["held"], found["rates"][name].items())
         rounds = f"{min(last['p99_ms']):.0f} to {max(last['p99_ms']):.0f} at {rate}/s"
         clients = (f"{probes[name, setting][many][0]:.0f}" for many in ("1", "4", "16"))
-        shown = "default" if setting == "as it comes" else setting
-        yield name, shown, f"{found['requests_per_second'][name]:.0f}", rounds, *clients, f"`{file}.json`"
+        yield name, setting, f"{found['requests_per_second'][name]:.0f}", rounds, *clients

@@ -7,14 +7,11 @@ from sources import Lines, result, table
 
 # ends of files of training, and the machine
 MACHINES = {"": "EPYC", "-amx": "AMX", "-half-peak": "slower EPYC"}
-# runs of pre-training of each machine: ends of the files, and the code
+# runs of pre-training of each machine: ends of the files
 RUNS = {
-    "AMX": (("-amx", "-amx-second", "-amx-slow-peer"), "with kernels"),
-    "slower EPYC": (
-        ("-half-peak", "-half-peak-first", "-half-peak-onednn", "-half-peak-uneven", "-half-peak-noisy"),
-        "with kernels",
-    ),
-    "EPYC": (("",), "earlier, without kernels"),
+    "AMX": ("-amx", "-amx-second", "-amx-slow-peer"),
+    "EPYC": ("",),
+    "slower EPYC": ("-half-peak", "-half-peak-first", "-half-peak-onednn", "-half-peak-uneven", "-half-peak-noisy"),
 }
 
 
@@ -24,14 +21,8 @@ def summary() -> Lines:
     corpora = [f"{result(f'benchmarks/{file}')['ratio']:.1f}" for file in ("corpus", "corpus-ko")]
     vectors = result("benchmarks/features")["last"]["times_as_fast"]
     unsorted, by_length = (vectors[f"ours, bfloat16 / transformers{kind}, bfloat16"] for kind in ("", ", sorted"))
-    served = [
-        f"{rates['bertworks'] / rates['FastAPI + sentence-transformers']:.1f}"
-        for rates in (
-            result(f"benchmarks/serving{run}")["requests_per_second"] for run in ("", "-two-at-a-time", "-before")
-        )
-    ]
-    kernels = [one["ratio"] for machine in ("AMX", "slower EPYC") for one in _pretraining(machine)]
-    [before] = (one["ratio"] for one in _pretraining("EPYC"))
+    served = result("benchmarks/serving")["requests_per_second"]
+    pretrained = [one["ratio"] for machine in RUNS for one in _pretraining(machine)]
     rates = result("benchmarks/inference")["engines"]
     mixed = rates["packed, bfloat16"]["texts_a_second"] / rates["sentence-transformers, bfloat16"]["texts_a_second"]
     single = {
@@ -42,8 +33,8 @@ def summary() -> Lines:
         (
             "pre-training, 4 layers of width 256",
             "transformers, bfloat16",
-            f"{_span(kernels)} on two machines; {before:.1f} on a third, by code without kernels",
-            "AMX, slower EPYC; EPYC",
+            f"{_span(pretrained)} on three machines",
+            "AMX, both EPYCs",
         ),
         (
             "fine-tuning all-MiniLM-L6-v2",
@@ -61,11 +52,15 @@ def summary() -> Lines:
             f"our bfloat16 {alone:.1f}, our int8 export {int8:.1f}",
             "EPYC",
         ),
-        (
-            "requests/s at a p99 of 100 ms",
-            "FastAPI with sentence-transformers",
-            "{} and {}; {} for an earlier build on a busier machine".format(*served),
-            "EPYC",
+        *(
+            (
+                "requests/s at a p99 of 100 ms",
+                rival,
+                f"default {served['bertworks'] / rate:.1f}, int8 export {served['bertworks, int8 export'] / rate:.1f}",
+                "EPYC",
+            )
+            for rival, rate in served.items()
+            if not rival.startswith("bertworks")
         ),
     ]
     return table(("workload, two CPU cores", "compared with", "times as fast", "machine"), rows, words=4)
@@ -80,7 +75,7 @@ def _rounds(ratios: Iterable[float]) -> str:
 
 
 def _pretraining(machine: str) -> list[dict[str, Any]]:
-    return [result(f"benchmarks/pretraining{end}") for end in RUNS[machine][0]]
+    return [result(f"benchmarks/pretraining{end}") for end in RUNS[machine]]
 
 
 def _range(values: Iterable[float], digits: str) -> str:
@@ -92,14 +87,14 @@ def _range(values: Iterable[float], digits: str) -> str:
 def pretraining() -> Lines:
     """Pre-training beside transformers with dropout 0.1: the ranges of the runs of each machine."""
     rows = []
-    for machine, (files, code) in RUNS.items():
+    for machine, files in RUNS.items():
         found = _pretraining(machine)
         sides = [_range((one[side]["tokens_per_second"] for one in found), ",") for side in ("ours", "peer")]
         ratios = _range((one["ratio"] for one in found), ".1f")
         without = _range((one["without_dropout"]["ratio"] for one in found), ".1f")
-        rows.append((machine, code, str(len(files)), *sides, ratios, without))
-    header = ("machine", "our code", "runs", "ours, tokens/s", "transformers, tokens/s", "times as fast")
-    return table((*header, "times, dropout 0"), rows, words=2)
+        rows.append((machine, str(len(files)), *sides, ratios, without))
+    header = ("machine", "runs", "ours, tokens/s", "transformers, tokens/s", "times as fast")
+    return table((*header, "times, dropout 0"), rows)
 
 
 def speed() -> Lines:
@@ -142,8 +137,7 @@ def fine_tuning() -> Lines:
             rounds = ", ".join(f"{ratio:.2f}" for ratio in one["by_round"])
             padded = one["times_as_fast_as_padded_to_128"]
             shown = "-" if padded is None else f"{padded:.1f}"
-            code = "" if kind else ", without kernels"  # measured before they existed
-            rows.append((f"{name}, {machine}{code}", f"{one['times_as_fast_as_dynamic_padding']:.2f}", rounds, shown))
+            rows.append((f"{name}, {machine}", f"{one['times_as_fast_as_dynamic_padding']:.2f}", rounds, shown))
     header = ("times as fast, training only", "than dynamic padding", "each round", "than padding to 128")
     return table(header, rows)
 

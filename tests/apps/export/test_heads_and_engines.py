@@ -12,7 +12,9 @@ from bertworks.apps.export.certificate import verify
 from bertworks.apps.export.comparison import ENGINES, Comparison, Engine, Measured, compare, table
 from bertworks.apps.export.folder import export
 from bertworks.apps.export.samples import Sample
+from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.models import ServedModel
+from bertworks.apps.serve.service import Service
 from bertworks.checkpoint.pooling import Pooling, write_pooling
 from bertworks.cli import main
 from bertworks.files import InputError
@@ -66,7 +68,9 @@ def test_every_head_answers_like_its_source(tmp_path, monkeypatch, family, heads
         np.testing.assert_allclose(ours.embed([*TEXTS, LONG]), theirs.embed([*TEXTS, LONG]), atol=1e-4)
         assert_sentences(tmp_path / "out", theirs)
     if "nsp" in heads:
-        assert list(ServedModel("exported", theirs).steps) == ["fill_mask", "embed", "next_sentence"]
+        models = [ServedModel("model", predictor) for predictor in (ours, theirs)]
+        assert list(models[1].steps) == ["fill_mask", "embed", "next_sentence"]
+        assert [Service({"model": model}, ServeConfig()).batch_tokens for model in models] == [512, 1]
         pairs = (["a b", LONG], ["good film", "c"])
         for a, b in zip(ours.next_sentence(*pairs), theirs.next_sentence(*pairs), strict=True):
             assert a["score"] == pytest.approx(b["score"], abs=1e-4)

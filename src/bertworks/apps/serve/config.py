@@ -30,7 +30,7 @@ class ServeConfig:
     # seconds between SIGTERM, from which /health answers 503, and the end of accepting connections
     notice: float = 0.0
     grace: float = 30.0  # seconds after that to answer accepted requests; the rest is answered with 503
-    batch_tokens: int = 0  # largest number of tokens per forward pass; 0: 512 on a CPU, 32,768 on a GPU
+    batch_tokens: int = 0  # largest number of tokens per forward pass; 0: 512 (GPU: 32,768; exports: one text)
     max_tokens: int = 300_000
     """largest number of tokens per request, overlaps of windows included; more is refused with 413"""
     max_requests: int = 256  # largest number of requests that wait or are being answered; more are refused with 429

@@ -18,6 +18,7 @@ import psutil
 from torch import Tensor
 
 from ...files import InputError
+from ...inference.exported import Exported
 from ...inference.steps import Steps
 from ...tasks.base import PreparedRows
 from ...tasks.inputs import Inputs
@@ -36,7 +37,8 @@ log = logging.getLogger(__name__)
 SHORT = 1000  # characters that are tokenized in less time than another thread takes to wake up
 SHORT_SCORES = 1 << 14  # numbers that are decoded in that time
 VALUES = 1 << 22  # numbers in the scores of a request, such as those of many masks: 16 MB
-BATCH_TOKENS = {"cpu": 512, "cuda": 32_768}  # of a batch that gains nothing more by being larger, by device
+# of a batch that gains nothing more by being larger; exported graphs pad batches: one text at a time is fastest
+BATCH_TOKENS = {"cpu": 512, "cuda": 32_768, "export": 1}
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,9 @@ class Service:
     def __init__(self, models: dict[str, ServedModel], config: ServeConfig):
         self.models, self.config = models, config
         self.metrics = Metrics()
-        on_gpu = models and all(model.predictor.loaded.device.type == "cuda" for model in models.values())
-        self.batch_tokens = config.batch_tokens or BATCH_TOKENS["cuda" if on_gpu else "cpu"]
+        loaded = [model.predictor.loaded for model in models.values()]
+        kinds = {"export" if isinstance(one.engine, Exported) else one.device.type for one in loaded}
+        self.batch_tokens = config.batch_tokens or BATCH_TOKENS[kinds.pop() if len(kinds) == 1 else "cpu"]
         self.queue = ComputeQueue(self.batch_tokens, self.metrics.batch)
         self.workers = min(4, psutil.cpu_count() or 1)
         self.pool = ThreadPoolExecutor(self.workers, "tokenize")

@@ -227,7 +227,7 @@ async def measure(options: Any, texts: Sequence[str], folder: Path, running: Exi
         else:
             print(f"{name} is left out: {found[0]['error']}", file=sys.stderr, flush=True)
         run.keep()
-    run.vectors = [await vectors_of(side, texts[:20]) for side in run.sides]
+    run.vectors = [await vectors_of(side, texts) for side in run.sides]
     for side in run.sides:
         side.process.pause()
     longest = 0.0  # seconds of a round
@@ -300,7 +300,7 @@ async def trial(side: Side, texts: Sequence[str], rate: float, seconds: float, s
 
 
 async def vectors_of(side: Side, texts: Sequence[str]) -> Any:
-    """Its vectors of some texts, to compare."""
+    """Its vectors of some texts, to compare; this warms it up too."""
     client = Client(side.process.address)
     requests = embedding_requests(client.address, texts)
     answers = [await client.ask(request) for request in requests]

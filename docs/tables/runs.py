@@ -27,8 +27,8 @@ def what_you_get() -> Lines:
         "random weights": ("the same without pre-training", f"{million:.1f}", "-"),
         "word2vec + BiLSTM": (
             "word2vec + BiLSTM",
-            f"{words['parameters'] / 1e6:.1f}",
-            f"{words['tokens'] / 1e6:.0f} M tokens",
+            f"{words['parameters'] / 1e6:.1f}" if words["parameters"] else "-",
+            f"{words['tokens'] / 1e6:.0f} M tokens" if words["tokens"] else "-",
         ),
         "linear model": ("linear model", "-", "-"),
     }

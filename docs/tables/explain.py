@@ -16,7 +16,7 @@ from bertworks.apps.probing import explain, explain_page
 from bertworks.inference.predictor import Predictor
 
 SENTENCE = "He sat on the bank of the river and watched the boats."
-WORD, LAYER, HEAD = "bank", 2, 1  # from 0
+WORD, LAYER, HEAD = "bank", 2, 3  # from 0
 
 
 def main(model: str = "mini") -> None:

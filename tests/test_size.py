@@ -26,7 +26,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "model": 1_996,
     "training": 1_556,
     "checkpoint": 2_148,
-    "tasks": 3_037,
+    "tasks": 3_039,
     "pretraining": 652,
     "finetuning": 617,
     "inference": 1_495,

@@ -15,6 +15,7 @@ from ..bounds import check_least
 from ..files import InputError
 from ..model.config import HeadName
 from ..reporting.run_files import PREDICTIONS
+from ..reporting.tables import counted
 from .records import Source
 from .rows import checked_rows
 from .sequences import Integers
@@ -60,7 +61,8 @@ class Task:
         expected = (1,) if single else (2,) if pair else (1, 2)
         if len(self.text) not in expected:
             columns = " or ".join(map(str, expected))
-            raise InputError(f"text: {len(self.text)} columns for the kind {self.kind!r}; expected {columns}")
+            names = f"{counted(len(self.text), 'column')} ({', '.join(self.text)})"
+            raise InputError(f"text: {names}; expected {columns} for the kind {self.kind!r} (--text a,b)")
         if self.kind == "choice" and len(self.choices) < 2:
             raise InputError(f"choices: {len(self.choices)} columns; expected two or more")
 

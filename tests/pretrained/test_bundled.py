@@ -32,7 +32,7 @@ def test_transformers_fills_masks_with_the_same_scores(name):
     with torch.no_grad():
         scores = model.eval()(**inputs).logits[0, inputs["input_ids"][0] == tokenizer.mask_token_id][0].softmax(-1)
     predictor = Predictor(name, device="cpu")
-    assert predictor.max_length == tokenizer.model_max_length == 128  # longer sequences were hardly trained
+    assert predictor.max_length == tokenizer.model_max_length == 128  # longer sequences were not trained, or hardly
     [[found]] = predictor.fill_mask([sentence], top_k=5)
     assert found[0]["token"] == word
     assert [one["id"] for one in found] == scores.topk(5).indices.tolist()

@@ -3,8 +3,8 @@
     python docs/results/encoders/bundle.py mini RUN [STUDY] [BLIMP.json]
 
 writes src/bertworks/pretrained/mini, and the record of its run to docs/results/encoders/mini. RUN: folder of the
-pre-training, with held-out.json (held_out.py). Where a second run continued a snapshot of the first, log.jsonl has both,
-results.json is that of the second with the first under `before`, and recipe-decay.toml is the second recipe.
+pre-training, with held-out.json (held_out.py). Where a second run continued a snapshot of the first, log.jsonl has
+both, results.json is that of the second with the first under `before`, and recipe-decay.toml is the second recipe.
 STUDY: folder of `bertworks study run mini`; its scores are in the card. BLIMP.json: what
 `bertworks evaluate RUN --task blimp --out` has written.
 """
@@ -28,7 +28,7 @@ from bertworks.pretraining.recipe import PretrainConfig
 BUNDLED = Path(bertworks.__file__).parent / "pretrained"
 TOKENIZER = ("tokenizer.json", "vocab.txt")
 RECORD = ("recipe.toml", "recipe-decay.toml", "results.json", "held-out.json", "log.jsonl", "curves.svg")
-LENGTH = 128  # tokens of an input: later positions were hardly trained
+LENGTH = 128  # tokens of an input: later positions were not trained, or hardly
 LICENSE, TAGS = "cc-by-sa-4.0", ["bert", "bertworks"]
 WIKIPEDIA = "CC BY-SA 3.0; its authors are listed in each article's history"
 COMMON = [
@@ -128,6 +128,7 @@ def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, An
     size = f"{tokens:,.0f} tokens in {steps:,} updates, {seconds / 3600:.1f} hours"
     place = machine.get("gpu") or f"{machine['threads']} of {machine['cores']} cores of {machine['cpu']}"
     source = f"torch {machine['torch']}, commit {machine.get('commit', 'unknown')}, seed {results['seed']}"
+    source += f"; its first part commit {before['commit']}, seed {before['seed']}" if before else ""
     lines += ["## Training", "", f"{size} on {place} ({source}). Settings that are not the paper's:", ""]
     recipe = load_recipe(run / "recipe.toml", PretrainConfig)
     lines += settings(PretrainConfig(), recipe)

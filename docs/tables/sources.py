@@ -30,6 +30,20 @@ def study(name: str) -> dict[str, Any]:
     return load_results(RESULTS / "studies" / name)
 
 
+@functools.cache
+def mini_study() -> dict[str, Any]:
+    """The study of `mini`. What it has not yet run again of other systems is of the study of the first `mini`.
+
+    These do not depend on the encoder; rows, settings and seeds are the same.
+    """
+    found, first = (result(f"encoders/{name}/study/results") for name in ("mini", "mini-26m"))
+    earlier = {(entry["row"], entry["column"]): entry for entry in first["measured"] if entry["row"] != "mini"}
+    measured = [
+        earlier.get((entry["row"], entry["column"]), entry) if entry["n"] == 0 else entry for entry in found["measured"]
+    ]
+    return found | {"measured": measured, "rows": first["rows"]}
+
+
 def values_in(name: str, row: str, column: str) -> Values:
     """The values of one row and column of a study."""
     return next(e["values"] for e in study(name)["measured"] if (e["row"], e["column"]) == (row, column))

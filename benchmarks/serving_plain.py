@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from inference_engines import build
 
 torch.set_num_threads(int(os.environ.get("THREADS", torch.get_num_threads())))
-embed = build(*(kind(os.environ[name]) for name, kind in (("ENGINE", str), ("MODEL", Path), ("GRAPHS", Path))))
+embed = build(os.environ["ENGINE"], Path(os.environ["MODEL"]), Path(os.environ["GRAPHS"]))
 
 
 @asynccontextmanager

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psutil
 from torch import Tensor
 
+from ...checkpoint.locate import is_export
 from ...files import InputError
-from ...inference.exported import Exported
 from ...inference.steps import Steps
 from ...tasks.base import PreparedRows
 from ...tasks.inputs import Inputs
@@ -87,7 +87,7 @@ class Service:
         self.models, self.config = models, config
         self.metrics = Metrics()
         loaded = [model.predictor.loaded for model in models.values()]
-        kinds = {"export" if isinstance(one.engine, Exported) else one.device.type for one in loaded}
+        kinds = {"export" if is_export(one.folder) else one.device.type for one in loaded}
         self.batch_tokens = config.batch_tokens or BATCH_TOKENS[kinds.pop() if len(kinds) == 1 else "cpu"]
         self.queue = ComputeQueue(self.batch_tokens, self.metrics.batch)
         self.workers = min(4, psutil.cpu_count() or 1)

@@ -2,7 +2,7 @@
 
     MODEL=FOLDER ENGINE="sentence-transformers, bfloat16" GRAPHS=FOLDER TOKENS=40 THREADS=2 uvicorn serving_plain:app
 
-ENGINE is one that inference.py compares; those of ONNX Runtime open a file in GRAPHS. Routes that are not `async` run in
+ENGINE is one of inference.py; those of ONNX Runtime open a file in GRAPHS. Routes that are not `async` run in
 FastAPI's pool of threads, so several requests may be in the model at a time; TOKENS limits how many.
 """
 

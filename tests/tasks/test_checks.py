@@ -85,6 +85,8 @@ def test_words_that_the_vocabulary_lacks_are_found(tmp_path):
 def test_other_kinds_of_tasks():
     """Questions overlap by their contexts, choices have no classes, tagged sentences repeat, values may be constant."""
     span = Task("q", ("question", "context"), kind="span")
+    with pytest.raises(InputError, match=r"text: 1 column \(word\); expected 2 for the kind 'span'"):
+        Task("q", ("word",), kind="span")
     asked = [Question(str(i), "Who?", text) for i, text in enumerate(texts(220))]
     other = [Question(str(i), "Who?", text) for i, text in enumerate(texts(110, 2))]
     assert found(asked, other, span) == []

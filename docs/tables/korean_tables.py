@@ -2,7 +2,7 @@
 
 import statistics
 
-from sources import Lines, percent, result, spread, table
+from sources import Lines, bundled_study, percent, result, spread, table
 
 TASKS = {  # columns of the study of mini-ko
     "KLUE-NER": "KLUE-NER(검증 데이터의 5분의 4로 학습, 5분의 1로 평가), F1",
@@ -19,7 +19,7 @@ def mini_ko() -> Lines:
 
     †: some of the runs gave one answer everywhere; the page says how many.
     """
-    values = {(e["row"], e["column"]): e for e in result("encoders/mini-ko/study/results")["measured"]}
+    values = {(e["row"], e["column"]): e for e in bundled_study("mini-ko")["measured"]}
 
     def cell(row: str, column: str) -> str:
         one = values.get((row, column), {"n": 0})

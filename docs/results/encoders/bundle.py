@@ -55,7 +55,7 @@ CARDS: dict[str, dict[str, Any]] = {
     "mini-ko": {
         "title": "mini-ko: a small Korean BERT encoder",
         "summary": "작은 한국어 BERT 인코더: 4층, 은닉 크기 256, 대소문자를 구별하는 어휘 16,384개. 128토큰까지의 "
-        "텍스트에 쓰세요. 한국어 위키백과, NSMC 리뷰, KorSTS 문장에서 2,000만 토큰을 레이블 없이 학습했습니다. "
+        "텍스트에 쓰세요. 한국어 위키백과, NSMC 리뷰, KorSTS 문장에서 3,200만 토큰을 레이블 없이 학습했습니다. "
         "가중치의 라이선스는 CC BY-SA 4.0입니다.",
         "language": "ko",
         "example": "배우들의 [MASK]가 정말 좋았다.",

@@ -6,9 +6,10 @@ BERT with 4 layers of width 256, vocabulary 30,522, length 128, batch 32, dropou
 machine has them), all cores or one GPU. Both sides train on the same instances (masked-LM and next-sentence pairs from
 a store) and include loading and masking; each does forward, backward, clipping and fused AdamW. Ours runs the project's
 loop; the peer is `BertForPreTraining` with `DataCollatorForLanguageModeling` in a plain loop, without a trainer's
-overhead. The sides take turns, each in a fresh process; the first steps of each are not counted. The peak is that of a
-square matrix product, measured in the same processes. Both sides also run without dropout, and ours without compiled
-kernels if it has used any.
+overhead. `BertForPreTraining` scores the vocabulary at every position, ours at the masked ones; "peer masked" is the
+peer with its output layer at these alone, which its users would have to write. The sides take turns, each in
+a fresh process; the first steps of each are not counted. The peak is that of a square matrix product, measured in the
+same processes. Both sides also run without dropout, and ours without compiled kernels if it has used any.
 Needs `pip install -e '.[bench]'`.
 """
 
@@ -45,8 +46,8 @@ from bertworks.training.objectives import PRETRAINING
 from bertworks.training.precision import compute_dtype
 
 LENGTH, BATCH = 128, 32
-SIDES = ("ours", "peer", "ours without dropout", "peer without dropout", "ours without kernels")
-SMOKE = {"megabytes": 0.05, "rounds": 1, "steps": 1, "peer_steps": 1, "skip": 1, "seconds": 0.01, "device": "cpu"}
+SIDES = ("ours", "peer", "peer masked", "ours without dropout", "peer without dropout", "ours without kernels")
+SMOKE = {"megabytes": 0.05, "rounds": 1, "steps": 1, "peer_steps": 1, "skip": 1, "device": "cpu"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,12 +134,26 @@ def peer_model(shape: ModelConfig) -> Any:
     return transformers.BertForPreTraining(config)
 
 
+def masked_loss(model: Any, labels: Any, next_sentence_label: Any, **inputs: Any) -> Any:
+    """The loss of BertForPreTraining, with its output layer at masked positions alone."""
+    encoded, at, cross_entropy = model.bert(**inputs), labels != -100, torch.nn.functional.cross_entropy
+    words = cross_entropy(model.cls.predictions(encoded.last_hidden_state[at]), labels[at])
+    return words + cross_entropy(model.cls.seq_relationship(encoded.pooler_output), next_sentence_label)
+
+
 def peer(
-    store: Store, config: PretrainConfig, device: torch.device, clock: Clock, workers: int = 0, compiled: bool = False
+    store: Store,
+    config: PretrainConfig,
+    device: torch.device,
+    clock: Clock,
+    workers: int = 0,
+    compiled: bool = False,
+    masked: bool = False,
 ) -> None:
     """transformers: its model, its collator, torch's loader and optimizer.
 
-    workers: processes of the loader. compiled: whether the model goes through torch.compile.
+    workers: processes of the loader. compiled: whether the model goes through torch.compile. masked: whether the
+    vocabulary is scored at masked positions alone.
     """
     import transformers
 
@@ -159,7 +174,7 @@ def peer(
         tokens += int(batch["attention_mask"].sum())
         batch = {name: column.to(device, non_blocking=pinned) for name, column in batch.items()}
         with torch.autocast(device.type, dtype, enabled=dtype is not torch.float32):
-            loss = forward(**batch).loss / parts
+            loss = (masked_loss(model, **batch) if masked else forward(**batch).loss) / parts
         loss.backward()
         if number % parts:
             continue
@@ -192,24 +207,8 @@ def unmasked(store: Store, length: int) -> Iterator[dict[str, Any]]:
             }
 
 
-def batches_alone(store: str, seconds: float) -> common.Result:
-    """On one core: real tokens a second of gather, pair, mask and pad; tokens a second of planning."""
-    torch.set_num_threads(1)
-    data = read_instances(open_store(store, verify=False))
-    start = time.perf_counter()
-    planned = sum(int((plan[:, 2] - plan[:, 1] + plan[:, 4] - plan[:, 3]).sum()) for plan in [data.stream.group(0)[0]])
-    planning = planned / (time.perf_counter() - start)
-    position, tokens, start = StreamPosition(), 0, time.perf_counter()
-    while time.perf_counter() - start < seconds:
-        batch, position = data.take(position, BATCH)
-        tokens += int(batch["attention_mask"].sum())
-    return {"tokens_per_second": tokens / (time.perf_counter() - start), "planned_tokens_per_second": planning}
-
-
 def one_side(side: str, **given: Any) -> common.Result:
     """One side in this process."""
-    if side == "batches":
-        return batches_alone(**given)
     sizes = Sizes(**given)
     store, device = open_store(sizes.store, verify=False), torch.device(sizes.device)
     dtype, square = compute_dtype("auto", device), {"size": 256} if sizes.small else {}
@@ -219,7 +218,7 @@ def one_side(side: str, **given: Any) -> common.Result:
     if side.startswith("ours"):
         kernels = ours(store, config, device, clock)
     else:
-        peer(store, config, device, clock)
+        peer(store, config, device, clock, masked="masked" in side)
     return {
         "kernels": kernels,
         "tokens_per_second": clock.rate(),
@@ -241,14 +240,11 @@ def compare(options: Any) -> common.Result:
                 steps = options.steps if side.startswith("ours") else options.peer_steps
                 sizes = Sizes(str(store), options.device, steps, options.skip, small=options.smoke)
                 runs[side].append(common.fresh(one_side, {"side": side, **vars(sizes)}, options.smoke))
-        feeding = {"side": "batches", "store": store, "seconds": options.seconds}
-        batches = common.fresh(one_side, feeding, options.smoke)
         model = sizes.shape(open_store(store, verify=False).vocab_size, 0.1)
     result = summarise(runs, peaks.useful_flops(PretrainConfig(model=model)))
     return result | {
         "dtype": runs["ours"][0]["dtype"],
         "device": options.device,
-        "batches_on_one_core": {key: value for key, value in batches.items() if key != "tree_mb"},
         "machine": common.machine_facts(),
     }
 
@@ -263,6 +259,7 @@ def summarise(runs: dict[str, list[common.Result]], flops: float) -> common.Resu
         memory = statistics.median(r["memory"] for r in runs[side])
         every = [round(r["tokens_per_second"]) for r in runs[side]]
         result[side] = {"tokens_per_second": round(rates[side]), "every_run": every, "memory": memory}
+    masked = runs["peer masked"]
     kernels = None
     if without := runs["ours without kernels"]:
         kernels = {"tokens_per_second_without": round(rates["ours without kernels"]), **ratio(runs["ours"], without)}
@@ -274,6 +271,7 @@ def summarise(runs: dict[str, list[common.Result]], flops: float) -> common.Resu
             "ratio": plain["ours"] / plain["peer"],
             "share_of_peak": plain["ours"] * flops / peak,
         },
+        "masked_positions": {"peer": round(rates["peer masked"]), **ratio(runs["ours"], masked)},
         "kernels": kernels,
         "matmul_peak": peak,
         "useful_flops_per_token": flops,
@@ -296,7 +294,6 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=40, help="counted steps of ours, a round")
     parser.add_argument("--peer-steps", type=int, default=12, help="counted steps of the peer, a round")
     parser.add_argument("--skip", type=int, default=8, help="steps before counting")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of making batches alone")
     with common.parsed(parser, argv, SMOKE) as options:
         common.need(options.data / common.TEXT, options.data / common.VOCAB)
         common.finish(options, compare(options))

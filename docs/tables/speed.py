@@ -11,7 +11,7 @@ MACHINES = {"": "EPYC", "-amx": "AMX", "-half-peak": "slower EPYC"}
 RUNS = {
     "AMX": ("-amx", "-amx-second", "-amx-slow-peer"),
     "EPYC": ("",),
-    "slower EPYC": ("-half-peak", "-half-peak-first", "-half-peak-onednn", "-half-peak-uneven", "-half-peak-noisy"),
+    "slower EPYC": tuple(f"-half-peak{run}" for run in ("", "-first", "-onednn", "-uneven", "-noisy", "-masked")),
 }
 
 
@@ -22,30 +22,49 @@ def summary() -> Lines:
     vectors = result("benchmarks/features")["last"]["times_as_fast"]
     unsorted, by_length = (vectors[f"ours, bfloat16 / transformers{kind}, bfloat16"] for kind in ("", ", sorted"))
     served = result("benchmarks/serving")["requests_per_second"]
-    pretrained = [one["ratio"] for machine in RUNS for one in _pretraining(machine)]
     rates = result("benchmarks/inference")["engines"]
-    mixed = rates["packed, bfloat16"]["texts_a_second"] / rates["sentence-transformers, bfloat16"]["texts_a_second"]
+    many = {name: one["texts_a_second"] for name, one in rates.items()}
+    rivals = ("sentence-transformers, bfloat16", "openvino, bfloat16", "onnxruntime, int8")
+    mixed = (f"{many['packed, bfloat16'] / many[rival]:.1f}" for rival in rivals)
     single = {
         name: rates[name]["single_ms"]["p50"] for name in ("onnxruntime, int8", "packed, bfloat16", "export, int8")
     }
     alone, int8 = (single["onnxruntime, int8"] / single[name] for name in ("packed, bfloat16", "export, int8"))
     rows = [
+        *(
+            (
+                "pre-training, 4 layers of width 256",
+                "transformers, bfloat16",
+                _range((one["ratio"] for one in _pretraining(machine)), ".1f"),
+                machine,
+            )
+            for machine in RUNS
+        ),
         (
             "pre-training, 4 layers of width 256",
-            "transformers, bfloat16",
-            f"{_span(pretrained)} on three machines",
-            "AMX, both EPYCs",
+            "transformers, output layer at masked positions alone",
+            _range(_masked("slower EPYC"), ".1f"),
+            "slower EPYC",
         ),
         (
             "fine-tuning all-MiniLM-L6-v2",
             "transformers with dynamic padding, bfloat16",
-            _span([one["times_as_fast_as_dynamic_padding"] for one in tuned]) + " on three machines",
+            _span([one["times_as_fast_as_dynamic_padding"] for one in tuned]),
             "AMX, both EPYCs",
         ),
         ("building a corpus store", "datasets", "{} (English), {} (Korean)".format(*corpora), "EPYC"),
-        ("vectors of sentences", "sentence-transformers, bfloat16", f"{mixed:.1f}", "EPYC"),
-        ("vectors of sentences", "transformers, bfloat16, in the order of the file", f"{unsorted:.1f}", "AMX"),
-        ("vectors of sentences", "transformers, bfloat16, sorted by length", f"{by_length:.1f}", "AMX"),
+        (
+            "vectors of 200 texts of 100 tokens",
+            "sentence-transformers and OpenVINO in bfloat16, ONNX Runtime in int8",
+            ", ".join(mixed),
+            "EPYC",
+        ),
+        (
+            "vectors of 4,000 sentences",
+            "transformers, bfloat16, sorted by length; in the order of the file",
+            f"{by_length:.1f}; {unsorted:.1f}",
+            "AMX",
+        ),
         (
             "one text of 24 tokens",
             "ONNX Runtime, int8",
@@ -78,6 +97,11 @@ def _pretraining(machine: str) -> list[dict[str, Any]]:
     return [result(f"benchmarks/pretraining{end}") for end in RUNS[machine]]
 
 
+def _masked(machine: str) -> list[float]:
+    """The ratios to transformers with its output layer at masked positions alone, of the runs that have it."""
+    return [one["masked_positions"]["ratio"] for one in _pretraining(machine) if "masked_positions" in one]
+
+
 def _range(values: Iterable[float], digits: str) -> str:
     """The smallest and the largest value, or the only one."""
     ends = sorted(values)
@@ -92,9 +116,10 @@ def pretraining() -> Lines:
         sides = [_range((one[side]["tokens_per_second"] for one in found), ",") for side in ("ours", "peer")]
         ratios = _range((one["ratio"] for one in found), ".1f")
         without = _range((one["without_dropout"]["ratio"] for one in found), ".1f")
-        rows.append((machine, str(len(files)), *sides, ratios, without))
+        masked = _range(_masked(machine), ".1f") if _masked(machine) else "-"
+        rows.append((machine, str(len(files)), *sides, ratios, without, masked))
     header = ("machine", "runs", "ours, tokens/s", "transformers, tokens/s", "times as fast")
-    return table((*header, "times, dropout 0"), rows)
+    return table((*header, "dropout 0", "masked positions"), rows)
 
 
 def speed() -> Lines:

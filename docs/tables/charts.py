@@ -31,7 +31,7 @@ def speed() -> list[tuple[str, str, float]]:
         ("Pre-training", "4 layers of width 256, length 128", result("benchmarks/pretraining-amx")["ratio"]),
         ("Fine-tuning, MRPC", model, tuning["mrpc"][key]),
         ("Fine-tuning, SST-2", model, tuning["sst2"][key]),
-        ("Sentence vectors", f"{model}, sorted by length", vectors["ours, bfloat16 / transformers, sorted, bfloat16"]),
+        ("Vectors of tokens", f"{model}, sorted by length", vectors["ours, bfloat16 / transformers, sorted, bfloat16"]),
     ]
 
 

@@ -60,7 +60,7 @@ def summary() -> Lines:
             "EPYC",
         ),
         (
-            "vectors of 4,000 sentences",
+            "vectors of the tokens of 4,000 sentences",
             "transformers, bfloat16, sorted by length; in the order of the file",
             f"{by_length:.1f}; {unsorted:.1f}",
             "AMX",
@@ -144,7 +144,7 @@ def _features() -> Iterator[tuple[str, ...]]:
         for order, peer in (("in the order of the file", "transformers"), ("sorted by length", "transformers, sorted")):
             rates = _counts(found["sentences_a_second"], ours, peer + end)
             ratio, rounds = (found[key][f"{ours} / {peer}{end}"] for key in ("times_as_fast", "by_round"))
-            name = f"vectors, both in {kind}, sentences/s"
+            name = f"token vectors, both in {kind}, sentences/s"
             yield name, f"transformers, {order}", *rates, f"{ratio:.1f}", _rounds(rounds)
 
 

@@ -113,46 +113,40 @@ if __name__ == "__main__":
 """
 
 
+def started(tokenizer, folder, out, workers) -> subprocess.Popen:
+    """A build of text.txt in a process of its own."""
+    tokenizer.save(folder / "tokenizer")
+    (folder / "script.py").write_text(BUILD)
+    paths = (str(folder / name) for name in ("script.py", "text.txt", "tokenizer", out))
+    return subprocess.Popen([sys.executable, *paths, str(workers)], start_new_session=True)
+
+
 @pytest.mark.heavy
 def test_a_killed_build_typed_again_gives_the_same_store(tokenizer, tmp_path):
-    corpus = tmp_path / "text.txt"
-    corpus.write_text("\n\n".join(document(i, 20) for i in range(1500)))
-    tokenizer.save(tmp_path / "tokenizer")
-
-    script = tmp_path / "script.py"
-    script.write_text(BUILD)
-
-    def start(out: str, workers: int) -> subprocess.Popen:
-        arguments = [corpus, tmp_path / "tokenizer", tmp_path / out, workers]
-        return subprocess.Popen([sys.executable, script, *map(str, arguments)])
+    (tmp_path / "text.txt").write_text("\n\n".join(document(i, 20) for i in range(1500)))
 
     def count() -> int:
         return sum(len(files) for _, _, files in os.walk(tmp_path / "killed"))
 
-    assert start("whole", 1).wait(60) == 0
+    assert started(tokenizer, tmp_path, "whole", 1).wait(60) == 0
     draw, seen = random.Random(0), []
     for workers in (1, 2, 1, 1, 2, 1):
-        process = start("killed", workers)
+        process = started(tokenizer, tmp_path, "killed", workers)
         target = count() + draw.randint(1, 40)  # a kill so many files later
         while count() < target and process.poll() is None:
             time.sleep(draw.uniform(0, 0.002))
         process.kill()
         process.wait()
         seen.append(count())
-    assert start("killed", 1).wait(60) == 0
+    assert started(tokenizer, tmp_path, "killed", 1).wait(60) == 0
     assert len(set(seen)) >= 4, seen
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
 
 
 @pytest.mark.heavy
 def test_workers_end_with_a_killed_parent(tokenizer, tmp_path):
-    corpus = tmp_path / "text.txt"
-    corpus.write_text("\n\n".join(document(i, 30) for i in range(20_000)))
-    tokenizer.save(tmp_path / "tokenizer")
-    script = tmp_path / "script.py"
-    script.write_text(BUILD)
-    arguments = [str(corpus), str(tmp_path / "tokenizer"), str(tmp_path / "out"), "2"]
-    process = subprocess.Popen([sys.executable, str(script), *arguments], start_new_session=True)
+    (tmp_path / "text.txt").write_text("\n\n".join(document(i, 30) for i in range(20_000)))
+    process = started(tokenizer, tmp_path, "out", 2)
     for _ in range(200):
         if list((tmp_path / "out" / ".parts").glob("*.tokens.npy")) or process.poll() is not None:
             break

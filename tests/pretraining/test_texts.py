@@ -21,7 +21,7 @@ def texts(tmp_path):
 def test_the_same_command_again_continues_and_other_settings_are_refused(texts, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # between the record and the tokenizer
         patch.setattr(module.Tokenizer, "train", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
-        build_from_texts(texts, tmp_path / "store", 200, "ko")
+        build_from_texts(texts, tmp_path / "store", 150, "en")
     made = build_from_texts(texts, tmp_path / "store", 200, "ko")
     assert not made.lowercase and Tokenizer.load(tmp_path / "store-tokenizer").fingerprint == made.fingerprint
     assert (tmp_path / "store/manifest.json").exists()

@@ -87,6 +87,8 @@ def test_other_kinds_of_tasks():
     span = Task("q", ("question", "context"), kind="span")
     with pytest.raises(InputError, match=r"text: 1 column \(word\); expected 2 for the kind 'span'"):
         Task("q", ("word",), kind="span")
+    with pytest.raises(InputError, match="label: the column 'word' is among the text columns"):
+        Task("q", ("word",), label="word")
     asked = [Question(str(i), "Who?", text) for i, text in enumerate(texts(220))]
     other = [Question(str(i), "Who?", text) for i, text in enumerate(texts(110, 2))]
     assert found(asked, other, span) == []

@@ -117,12 +117,15 @@ def test_a_row_that_line_ends_have_broken(tmp_path):
     """As in QQP's train.tsv: put together where that is asked for and the cells add up, else refused."""
     header, whole = "id\tone\ttwo\tlabel\n", "7\ta\tb\t1\n"
     file = table(tmp_path / "a.tsv", f"{header}{whole}8\tc\n\td\t0\n{whole}9\te\n\nf\tg\nh\t1\n")
-    columns = ("id", "one", "two", "label")
-    good = ("7", "a", "b", "1")
+    columns, good = ("id", "one", "two", "label"), ("7", "a", "b", "1")
     told = [(2, *good), (3, "8", "c\n", "d", "0"), (5, *good), (6, "9", "e\nf", "g\nh", "1")]
     assert rows(file, *columns, form=TableForm(official=True)) == told
     with pytest.raises(InputError, match=r"a\.tsv, line 3: 2 cells, but the header has 4"):
         rows(file, *columns)
+    with pytest.raises(InputError, match="header has 4; put cells that contain commas in quotes"):
+        rows(table(tmp_path / "a.csv", (header + "7\ta, b\tc\td\n").replace("\t", ",")), *columns)
+    with pytest.raises(InputError, match=r"carriage return without a line feed; end lines with"):
+        rows(table(tmp_path / "a.csv", "text,label\rgood,1\r"), "text")
     for rest, line in (("8\tc\n" + whole, 2), (whole + "8\tc\n", 3), ("8\tc\td\n9\tc\td\n", 2), ("8\n" + whole, 2)):
         with pytest.raises(InputError, match=rf"a\.tsv, line {line}: \d cells?, but the header has 4"):
             rows(table(file, header + rest), *columns, form=TableForm(official=True))

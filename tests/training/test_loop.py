@@ -384,12 +384,13 @@ def test_damaged_best_weights_are_refused_by_name(tiny_store, tmp_path):
 
 
 def stopped_at(step, loop):
-    """The loop with a SIGTERM while it trains this step."""
+    """The loop with a SIGHUP while it trains this step."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
     feed = loop.trainer.feed
 
     def stop(progress, share):
         if progress.step == step - 1:
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGHUP)
         return feed(progress, share)
 
     loop.trainer.feed = stop

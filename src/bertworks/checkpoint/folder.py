@@ -22,6 +22,7 @@ from ..model.bert import Encoder
 from ..model.build import build_model
 from ..model.config import ModelConfig, TopConfig
 from ..model.heads import Model
+from ..pretrained import BUNDLED
 from ..tensors import write_tensors
 from ..tokenizer import Tokenizer
 from . import hf
@@ -47,7 +48,8 @@ def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
     path = find_model(path)
     if not path.is_dir():
         raise InputError(
-            f"{path}: {not_found(path, 'folder')}; expected a model folder on this machine, with {CONFIG} and {WEIGHTS}"
+            f"{path}: {not_found(path, 'folder')}; expected a model folder on this machine, with {CONFIG} and "
+            f"{WEIGHTS}, or a name: {', '.join(BUNDLED)} or org/name"
         )
     if not (path / CONFIG).exists():
         what = (

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..checkpoint.folder import read_config
-from ..checkpoint.weights import weight_files
+from ..checkpoint.weights import refuse_export, weight_files
 from ..config import to_toml
 from ..files import checksum, write_json
 from ..finetuning.recipe import FinetuneConfig
@@ -156,6 +156,7 @@ def model_of(spec: StudySpec, title: str, shape: ModelConfig | None) -> InitialM
 
 def user_model(folder: Path) -> InitialModel:
     """A model folder of the user, identified by its bytes."""
+    refuse_export(folder)
     files = [folder / "config.json", *weight_files(folder), folder / "tokenizer.json"]
     key = _hash(*(checksum(file) for file in files if file.exists()))
     return InitialModel(key, folder.resolve(), read_config(folder)[0])

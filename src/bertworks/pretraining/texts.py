@@ -28,7 +28,7 @@ def build_from_texts(
     folder, options = Path(f"{corpus}-tokenizer"), InputOptions(encoding=encoding)
     settings: dict[str, Any] = {"texts": [*map(os.path.abspath, texts)], "language": language, "encoding": encoding}
     settings["vocab_size"] = vocab_size
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and {file.name for file in folder.iterdir()} - {SETTINGS}:  # alone: no vocabulary was trained
         earlier = read_json_object(folder / SETTINGS) if (folder / SETTINGS).exists() else {}
         if unlike := [name for name in settings if earlier.get(name) != settings[name]]:
             was, now = (", ".join(f"{name} {shorten(of.get(name))}" for name in unlike) for of in (earlier, settings))

@@ -63,6 +63,8 @@ class Task:
             columns = " or ".join(map(str, expected))
             names = f"{counted(len(self.text), 'column')} ({', '.join(self.text)})"
             raise InputError(f"text: {names}; expected {columns} for the kind {self.kind!r} (--text a,b)")
+        if self.label in self.text:
+            raise InputError(f"label: the column {self.label!r} is among the text columns; name another one")
         if self.kind == "choice" and len(self.choices) < 2:
             raise InputError(f"choices: {len(self.choices)} columns; expected two or more")
 

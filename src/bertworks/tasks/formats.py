@@ -55,6 +55,8 @@ def csv_records(lines: Iterator[str], path: Path) -> Records:
             line = reader.line_num + 1
     except csv.Error as error:
         advice = "is a quote missing, or the file cut off? Write a quote inside a quoted cell twice"
+        if "new-line" in str(error):  # Python's words for a carriage return alone
+            error, advice = csv.Error("a carriage return without a line feed"), "end lines with \\n or \\r\\n"
         raise InputError(f"{path}, the row that begins in line {line}: {error}; {advice}") from None
 
 

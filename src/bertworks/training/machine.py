@@ -93,7 +93,10 @@ class Stop:
 
 @contextlib.contextmanager
 def caught_signals() -> Iterator[Stop]:
-    """Catch SIGTERM and SIGINT, so that a run can save before it ends; a second signal interrupts at once."""
+    """Catch SIGTERM, SIGINT and a closed terminal's SIGHUP, so that a run can save before it ends.
+
+    A second signal interrupts at once. SIGHUP stays ignored where it is (nohup).
+    """
     stop = Stop()
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -102,8 +105,11 @@ def caught_signals() -> Iterator[Stop]:
         if stop.is_immediate:
             raise KeyboardInterrupt
 
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
     is_main = threading.current_thread() is threading.main_thread()  # which alone can handle signals
-    handlers = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT) if is_main}
+    handlers = {number: signal.signal(number, note) for number in numbers if is_main}
     try:
         yield stop
     finally:

@@ -7,6 +7,7 @@ import pytest
 
 from bertworks.apps.export.certificate import file_sums
 from bertworks.checkpoint.folder import load_model, parts_in
+from bertworks.experiments.specs import user_model
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
 from support.export_folders import folder_of
@@ -80,7 +81,9 @@ def test_verbs_that_need_weights_refuse_an_export(classifier, tmp_path, line, re
     assert "tokenizing" not in message and not (tmp_path / "out").exists()
 
 
-def test_an_export_keeps_its_precision_and_its_device(classifier):
+def test_an_export_keeps_its_precision_and_its_device_and_starts_no_study(classifier):
+    with pytest.raises(InputError, match="is an export, which has no weights"):
+        user_model(classifier)
     with pytest.raises(InputError, match="which has a precision of its own; leave precision out"):
         Predictor(classifier, precision="bfloat16")
     with pytest.raises(InputError, match="for CPUs"):

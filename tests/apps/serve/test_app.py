@@ -67,7 +67,8 @@ def test_a_missing_head_and_an_unknown_model_are_named(make_client, client):
         client.post("/choose", json={"text": "a", "choices": ["b"]}), 424, "Backend"
     )
     two = make_client("mlm", "labels")
-    assert "mlm, labels" in refused(two.post("/embed", json={"inputs": "a", "model": "x"}), 404, "NotFound")
+    for path in ("/embed", "/", "/pipeline/feature-extraction"):
+        assert "mlm, labels" in refused(two.post(path, json={"inputs": "a", "model": "x"}), 404, "NotFound")
     for name in ("mlm", "labels"):
         assert two.post("/embed", json={"inputs": "a", "model": name}).status_code == 200
     assert client.post("/embed", json={"inputs": "a", "model": "gpt"}).status_code == 200  # one folder, any name

@@ -30,14 +30,14 @@ PAIR = 4  # tokens of a pair, at least
 
 @router.post("/")
 async def bare(body: PipelineRequest, request: Request) -> Response:
-    """The task that payload and head decide on, by the first folder that has a head for it."""
-    return await answer(body, request)
+    """The task that payload and head decide on, by `model` or the first folder that has a head for it."""
+    return await answer(body, request, body.model)
 
 
 @router.post("/pipeline/{task}")
 async def bare_task(task: str, body: PipelineRequest, request: Request) -> Response:
-    """A task by name, by the first folder that has a head for it."""
-    return await answer(body, request, task=task)
+    """A task by name, by `model` or the first folder that has a head for it."""
+    return await answer(body, request, body.model, task)
 
 
 @router.post("/models/{name:path}/pipeline/{task}")

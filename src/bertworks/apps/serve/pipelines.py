@@ -61,6 +61,7 @@ class PipelineRequest(VectorParameters):
 
     inputs: str | dict[str, Any] | FailFastList[str | dict[str, Any]]
     parameters: Parameters | None = None
+    model: str | None = None  # where the path names none
 
     @property
     def all_parameters(self) -> Parameters:

@@ -122,7 +122,7 @@ def test_a_row_that_line_ends_have_broken(tmp_path):
     assert rows(file, *columns, form=TableForm(official=True)) == told
     with pytest.raises(InputError, match=r"a\.tsv, line 3: 2 cells, but the header has 4"):
         rows(file, *columns)
-    with pytest.raises(InputError, match="header has 4; put cells that contain commas in quotes"):
+    with pytest.raises(InputError, match="header has 4; does a text contain a comma"):
         rows(table(tmp_path / "a.csv", (header + "7\ta, b\tc\td\n").replace("\t", ",")), *columns)
     with pytest.raises(InputError, match=r"carriage return without a line feed; end lines with"):
         rows(table(tmp_path / "a.csv", "text,label\rgood,1\r"), "text")

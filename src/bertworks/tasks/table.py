@@ -171,9 +171,9 @@ def _rows_of_records(
         for line, cells in records:
             if len(cells) != len(header):
                 problem = f"{len(cells)} cell{'s' if len(cells) > 1 else ''}, but the header has {len(header)}"
-                advice = (
-                    "is the line cut off?" if len(cells) < len(header) else "put cells that contain commas in quotes"
-                )
+                advice = "is the line cut off?"
+                if len(cells) > len(header):
+                    advice = "does a text contain a comma or a tab? In a .csv file put it in quotes"
                 raise InputError(f"{path}, line {line}: {problem}; {advice}")
             yield Row(line, [cells[i] if i >= 0 else "" for i in indices])
 

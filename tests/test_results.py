@@ -51,7 +51,7 @@ def test_the_charts_of_readme_are_drawn_from_their_files(tmp_path, monkeypatch):
         f"{speed._masked('slower EPYC')[0]:.1f} times\nif" in text
         and f"pre-training {speed._span(fast + slow)}" in text
     )
-    means = {(one["row"], one["column"]): one["mean"] for one in charts.bundled_study("mini")["measured"]}
+    means = {(one["row"], one["column"]): one["mean"] for one in charts.mini_study()["measured"]}
     assert f"On all of SST-2 it has {100 * means['mini', 'SST-2']:.1f} %" in text
 
 

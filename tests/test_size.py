@@ -41,7 +41,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "estimators": 145,
     "tests": 30_000,
     "benchmarks": 6_000,
-    "documentation": 8_690,
+    "documentation": 8_716,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from sources import RESULTS, bundled_study, result
+from sources import RESULTS, mini_study, result
 
 CHARTS = RESULTS / "charts"
 THEMES = {  # of GitHub's pages
@@ -50,7 +50,7 @@ def draw_speed(figure: Figure, colours: Colours) -> None:
 
 def draw_quality(figure: Figure, colours: Colours) -> None:
     """The scores of the bundled encoder and of what it is compared with, over the number of labelled sentences."""
-    study = bundled_study("mini")
+    study = mini_study()
     means = {(entry["row"], entry["column"]): entry["mean"] for entry in study["measured"] if entry["n"] > 1}
     for i, panel in enumerate(("NER, F1", "SST-2, accuracy")):
         axes = figure.add_axes((0.06 + 0.5 * i, 0.13, 0.3, 0.74))

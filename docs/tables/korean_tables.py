@@ -1,13 +1,12 @@
 """The tables of the Korean pages: the scores of `mini-ko`, and search."""
 
-import statistics
-
-from sources import Lines, bundled_study, percent, result, spread, table
+from sources import Lines, percent, result, spread, table
 
 TASKS = {  # columns of the study of mini-ko
     "KLUE-NER": "KLUE-NER(검증 데이터의 5분의 4로 학습, 5분의 1로 평가), F1",
     "NSMC 1,000": "NSMC 리뷰 1,000건, 정확도",
     "NSMC": "NSMC 리뷰 4만 건, 정확도",
+    "KorSTS, no training": "KorSTS(학습 없이 벡터의 코사인), 스피어만 상관계수",
     "KorSTS": "KorSTS(문장 쌍 회귀), 스피어만 상관계수",
     "KorSTS, embedder": "KorSTS(임베더), 스피어만 상관계수",
     "KorQuAD": "KorQuAD(검증 데이터의 5분의 1로 평가), 글자 단위 F1",
@@ -19,7 +18,7 @@ def mini_ko() -> Lines:
 
     †: some of the runs gave one answer everywhere; the page says how many.
     """
-    values = {(e["row"], e["column"]): e for e in bundled_study("mini-ko")["measured"]}
+    values = {(e["row"], e["column"]): e for e in result("encoders/mini-ko/study/results")["measured"]}
 
     def cell(row: str, column: str) -> str:
         one = values.get((row, column), {"n": 0})
@@ -33,18 +32,17 @@ def mini_ko() -> Lines:
 
 
 def embedder() -> Lines:
-    """Search: TF-IDF, BM25 and the bundled encoder without training; embedders trained on KorSTS."""
-    found, searched = result("benchmarks/embedding-scores-korsts"), result("encoders/mini-ko/search")["methods"]
-    scores = [run["spearman"] for run in found["sides"]["ours"]]
-    names = {"TF-IDF": "글자 TF-IDF의 코사인", "BM25": "글자 바이그램 BM25", "mini-ko": "`mini-ko`, 학습하기 전"}
-    metrics = ("spearman", "recall_at_1", "mrr")
+    """Search: TF-IDF, BM25, and the bundled encoder before and after training on KorSTS."""
+    searched = result("encoders/mini-ko/search")["methods"]
+    names = {
+        "TF-IDF": "글자 TF-IDF의 코사인",
+        "BM25": "글자 바이그램 BM25",
+        "mini-ko": "`mini-ko`, 학습하기 전",
+        "korsts": "`mini-ko`, KorSTS로 학습한 뒤",
+    }
 
     def measured(one: dict[str, float]) -> list[str]:
-        return [percent(one[metric]) if metric in one else "-" for metric in metrics]
+        return [percent(one[metric]) if metric in one else "-" for metric in ("spearman", "recall_at_1", "mrr")]
 
-    rows = [
-        *((text, *measured(searched[name])) for name, text in names.items()),
-        ("0.2 버전의 인코더, 학습하기 전", percent(found["before"]), "-", "-"),
-        ("0.2 버전의 인코더, KorSTS로 학습한 뒤", spread(statistics.fmean(scores), statistics.stdev(scores)), "-", "-"),
-    ]
+    rows = [(text, *measured(searched[name])) for name, text in names.items()]
     return table(("방법", "KorSTS, 스피어만 상관계수", "KorQuAD, recall@1", "KorQuAD, MRR"), rows)

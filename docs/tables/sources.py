@@ -12,7 +12,6 @@ from bertworks.reporting.tables import cell_text
 DOCS = Path(__file__).parents[1]
 RESULTS = DOCS / "results"
 BENCHMARKS = DOCS.parent / "benchmarks" / "results"
-FIRST = {"mini": "mini-26m", "mini-ko": "mini-ko-20m"}  # the bundled encoders, and those before them
 
 Lines = list[str]
 Values = dict[str, float]  # of each seed
@@ -32,17 +31,17 @@ def study(name: str) -> dict[str, Any]:
 
 
 @functools.cache
-def bundled_study(name: str) -> dict[str, Any]:
-    """The study of a bundled encoder. What it has not yet run again of other systems is of the study of the first one.
+def mini_study() -> dict[str, Any]:
+    """The study of `mini`. What it has not yet run again of other systems is of the study of the first `mini`.
 
     These do not depend on the encoder; rows, settings and seeds are the same.
     """
-    found, before = (result(f"encoders/{one}/study/results") for one in (name, FIRST[name]))
-    earlier = {(entry["row"], entry["column"]): entry for entry in before["measured"] if entry["row"] != name}
+    found, first = (result(f"encoders/{name}/study/results") for name in ("mini", "mini-26m"))
+    earlier = {(entry["row"], entry["column"]): entry for entry in first["measured"] if entry["row"] != "mini"}
     measured = [
         earlier.get((entry["row"], entry["column"]), entry) if entry["n"] == 0 else entry for entry in found["measured"]
     ]
-    return found | {"measured": measured, "rows": before["rows"]}
+    return found | {"measured": measured, "rows": first["rows"]}
 
 
 def values_in(name: str, row: str, column: str) -> Values:

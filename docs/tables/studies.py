@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from findings import claim_text, judged
-from sources import RESULTS, Lines, bundled_study, result, spread, study, table, values_in
+from sources import RESULTS, Lines, mini_study, result, spread, study, table, values_in
 
 import bertworks
 from bertworks.experiments.claims import claim_table
@@ -81,7 +81,7 @@ def named_entities() -> Lines:
 
 def mini() -> Lines:
     """The figures of the study of `mini` that have been run with several seeds, the settings, and the differences."""
-    found, others = bundled_study("mini"), ("linear model", "word2vec + BiLSTM", "random weights")
+    found, others = mini_study(), ("linear model", "word2vec + BiLSTM", "random weights")
     values = {(e["row"], e["column"]): e for e in found["measured"] if e["n"] > 1}
     columns = [column for column in found["columns"] if ("mini", column["name"]) in values]
     effects = {

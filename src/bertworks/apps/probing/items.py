@@ -112,7 +112,7 @@ def _tagged(task: Task, path: Path, tokenizer: Tokenizer) -> tuple[list[Tagged],
     if task.header and task.label not in task.header:
         raise InputError(f"no column {task.label!r} in {task.name}; expected one of {', '.join(task.header)}")
     rows = list(KINDS["tagging"].read(task, path, False))
-    column = KINDS["tagging"].read(replace(task, text=(task.label,), labels=(), raw_labels=()), path, False)
+    column = KINDS["tagging"].read(replace(task, text=(task.label,), label="", labels=(), raw_labels=()), path, False)
     labels = [[row.text[a:b] for a, b in row.units] for row in column]
     for row, row_labels in zip(rows, labels, strict=True):
         if len(row.units) != len(row_labels):

@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from sources import RESULTS, mini_study, result
+from sources import RESULTS, result, study
 
 CHARTS = RESULTS / "charts"
 THEMES = {  # of GitHub's pages
@@ -50,17 +50,17 @@ def draw_speed(figure: Figure, colours: Colours) -> None:
 
 def draw_quality(figure: Figure, colours: Colours) -> None:
     """The scores of the bundled encoder and of what it is compared with, over the number of labelled sentences."""
-    study = mini_study()
-    means = {(entry["row"], entry["column"]): entry["mean"] for entry in study["measured"] if entry["n"] > 1}
+    found = study("mini")
+    means = {(entry["row"], entry["column"]): entry["mean"] for entry in found["measured"] if entry["n"] > 1}
     for i, panel in enumerate(("NER, F1", "SST-2, accuracy")):
         axes = figure.add_axes((0.06 + 0.5 * i, 0.13, 0.3, 0.74))
-        columns = [column for column in study["columns"] if column.get("panel") == panel]
+        columns = [column for column in found["columns"] if column.get("panel") == panel]
         ends = []
-        for row in study["rows"]:
+        for row in found["rows"]:
             name, colour = row["name"], colours.get(row["name"], colours["ours"])
             points = [(c["x"], 100 * means[name, c["name"]]) for c in columns if (name, c["name"]) in means]
             if points:
-                width = 2.6 if name == study["base"] else 1.6
+                width = 2.6 if name == found["base"] else 1.6
                 axes.plot(*zip(*points, strict=True), color=colour, linewidth=width, marker="o", markersize=5)
                 ends.append((*points[-1], name, colour))
         if panel.startswith("SST-2"):
@@ -72,7 +72,10 @@ def draw_quality(figure: Figure, colours: Colours) -> None:
         for x, y, name, colour in sorted(ends, key=lambda end: end[1]):
             text, style = f"{name} {y:.1f}", dict[str, Any](va="center", fontsize=10, color=colour)
             if x < columns[-1]["x"]:
-                axes.text(x * 0.85, y, text.replace(" ", "\n", 1), ha="right", **style | {"va": "bottom"})
+                if name.startswith("random"):  # below the other lines
+                    axes.text(x * 1.2, y, text, **style)
+                else:
+                    axes.text(x * 0.85, y, text.replace(" ", "\n", 1), ha="right", **style | {"va": "bottom"})
                 continue
             label_y = max(y, label_y + (high - low) / 16)  # labels do not overlap
             axes.text(x * 1.25, label_y, text, **style)

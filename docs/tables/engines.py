@@ -33,9 +33,9 @@ EXPORTED = {  # task: its name on the page, the metric and the metric's name the
 
 
 def engines() -> Lines:
-    """Throughput, single texts, memory and exactness of every engine."""
+    """Throughput, single texts and exactness of every engine."""
     found = result("benchmarks/inference")["engines"]
-    header = ("engine", "texts/s", "times", "one text, p50 (ms)", "p99 (ms)", "GB", "smallest cosine", "STS-B")
+    header = ("engine", "texts/s", "times", "one text, p50 (ms)", "p99 (ms)", "smallest cosine", "STS-B")
     return table(header, [_engine(title, found[name]) for name, title in ENGINES.items()])
 
 
@@ -47,7 +47,6 @@ def _engine(name: str, found: dict[str, Any]) -> tuple[str, ...]:
         f"{found['times_peer']:.2f}",
         f"{single['p50']:.2f}",
         f"{single['p99']:.2f}",
-        f"{found['memory'] / 1e9:.2f}",
         f"{found['cosine']['smallest']:.4f}",
         f"{found['stsb_spearman']:.3f}",
     )

@@ -32,17 +32,28 @@ class Finding:
 
 
 FINDINGS = [
-    Finding(
-        "pre-training helps", "-", "NER, 1,000 sentences", "examples", "NER 1,000", "pre-trained", "random weights"
-    ),
-    Finding("", "-", "KLUE-NER", "korean", "KLUE-NER", "korean", "random weights"),
+    Finding("pre-training helps", "-", "NER, 1,000 sentences", "mini", "NER 1,000", "mini", "random weights"),
+    Finding("", "-", "SST-2, 1,000 reviews", "mini", "SST-2 1,000", "mini", "random weights"),
+    Finding("", "-", "QNLI", "mini", "QNLI", "mini", "random weights"),
+    Finding("", "-", "MRPC", "mini", "MRPC", "mini", "random weights"),
+    Finding("", "-", "KLUE-NER", "mini-ko", "KLUE-NER", "mini-ko", "random weights"),
+    Finding("", "-", "NSMC, 1,000 reviews", "mini-ko", "NSMC 1,000", "mini-ko", "random weights"),
     Finding("", "-", "NER, 6 M tokens", "pretraining-seeds", "NER", "BERT", "random weights"),
     Finding("", "-", "QQP, 6 M tokens", "pretraining-seeds", "QQP", "BERT", "random weights"),
     Finding("", "-", "MNLI, 6 M tokens", "tasks", "MNLI", "BERT", "random weights"),
     Finding("", "-", "NER, 18 M tokens", "tasks-longer", "NER", "BERT, 18 million tokens", "random weights"),
     Finding("", "-", "QQP, 18 M tokens", "tasks-longer", "QQP", "BERT, 18 million tokens", "random weights"),
     Finding("", "-", "SST-2, all examples", "runs", "accuracy", "sst2_pretrained", "sst2_random"),
-    Finding("", "-", "MRPC", "runs", "accuracy", "mrpc5_pretrained", "mrpc5_random"),
+    Finding(
+        "an encoder beats other models",
+        "-",
+        "NER, word2vec + BiLSTM",
+        "mini",
+        "NER 1,000",
+        "mini",
+        "word2vec + BiLSTM",
+    ),
+    Finding("", "-", "NSMC, linear model", "mini-ko", "NSMC 1,000", "mini-ko", "linear model over characters"),
     Finding(
         "without NSP it is worse (table 5)",
         "QNLI -3.5",
@@ -194,7 +205,10 @@ class Judged:
             return "× 2 seeds"
         if self.one.source in ("pretraining-seeds", "interaction", *CONTINUED):
             return "pre-trainings"
-        return "draws" if self.one.source == "examples" else "seeds"
+        if not self.one.source.startswith("mini"):
+            return "seeds"
+        column = next(one for one in study(self.one.source)["columns"] if one["name"] == self.one.column)
+        return "draws" if column.get("draw") else "seeds"
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """The tables of the Korean pages: the scores of `mini-ko`, and search."""
 
-from sources import Lines, percent, result, spread, table
+from sources import Lines, percent, result, spread, study, table
 
 TASKS = {  # columns of the study of mini-ko
     "KLUE-NER": "KLUE-NER(검증 데이터의 5분의 4로 학습, 5분의 1로 평가), F1",
@@ -18,7 +18,7 @@ def mini_ko() -> Lines:
 
     †: some of the runs gave one answer everywhere; the page says how many.
     """
-    values = {(e["row"], e["column"]): e for e in result("encoders/mini-ko/study/results")["measured"]}
+    values = {(e["row"], e["column"]): e for e in study("mini-ko")["measured"]}
 
     def cell(row: str, column: str) -> str:
         one = values.get((row, column), {"n": 0})

@@ -109,7 +109,7 @@ def forest(found: list[Judged]) -> Figure:
         COLUMNS["points (95 %)"], len(lines) + 1.4, "* claim named before its runs, judged by p uncorrected", color=GREY
     )
     axes.set_ylim(len(lines) - 0.4, -0.6)
-    axes.set_xlim(-18, 20)
+    axes.set_xlim(-18, 34)
     axes.set_xlabel("difference in points, with its 95 % interval", fontsize=8.5, color=BLACK)
     axes.tick_params(axis="y", left=False, labelleft=False)
     axes.tick_params(axis="x", labelsize=8.5, colors=BLACK)

@@ -5,7 +5,7 @@ from typing import Any
 
 from findings import CONTINUED, claim_text, judged
 from scipy.stats import ttest_ind
-from sources import Lines, mini_study, percent, result, seeds_of, spread, study, table
+from sources import Lines, percent, result, seeds_of, spread, study, table
 
 from bertworks.experiments.statistics import difference, difference_text
 
@@ -13,7 +13,7 @@ from bertworks.experiments.statistics import difference, difference_text
 def what_you_get() -> Lines:
     """Scores with few and with all labels: `mini`, models without an encoder, and published encoders."""
     columns = ("NER 1,000", "NER 14,041", "SST-2 200", "SST-2 1,000", "SST-2 10,000", "SST-2")
-    found, run = mini_study(), result("encoders/mini/results")
+    found, run = study("mini"), result("encoders/mini/results")
     few = measured(result("encoders/published/few-labels")) | measured(result("encoders/published/results"))
     scores, words = few | measured(found), next(row for row in found["rows"] if row["name"] == "word2vec + BiLSTM")
     million = result("encoders/mini/held-out")["parameters"] / 1e6

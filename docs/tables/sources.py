@@ -26,22 +26,9 @@ def result(path: str) -> Any:
 
 @functools.cache
 def study(name: str) -> dict[str, Any]:
-    """The results of a study in docs/results/studies."""
-    return load_results(RESULTS / "studies" / name)
-
-
-@functools.cache
-def mini_study() -> dict[str, Any]:
-    """The study of `mini`. What it has not yet run again of other systems is of the study of the first `mini`.
-
-    These do not depend on the encoder; rows, settings and seeds are the same.
-    """
-    found, first = (result(f"encoders/{name}/study/results") for name in ("mini", "mini-26m"))
-    earlier = {(entry["row"], entry["column"]): entry for entry in first["measured"] if entry["row"] != "mini"}
-    measured = [
-        earlier.get((entry["row"], entry["column"]), entry) if entry["n"] == 0 else entry for entry in found["measured"]
-    ]
-    return found | {"measured": measured, "rows": first["rows"]}
+    """The results of a study, in docs/results/studies; of a bundled encoder's in its own folder."""
+    own = RESULTS / "encoders" / name / "study"
+    return load_results(own if own.exists() else RESULTS / "studies" / name)
 
 
 def values_in(name: str, row: str, column: str) -> Values:

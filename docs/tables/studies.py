@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from findings import claim_text, judged
-from sources import RESULTS, Lines, mini_study, result, spread, study, table, values_in
+from sources import RESULTS, Lines, result, spread, study, table
 
 import bertworks
 from bertworks.experiments.claims import claim_table
@@ -62,8 +62,6 @@ def named_entities() -> Lines:
         (f"{two}, three pre-trainings", long, "pretraining-seeds", "NER", "BERT", "random weights"),
         (both, short, "tasks", "NER", "BERT, 18 million tokens", "random weights"),
         (both, long, "tasks-longer", "NER", "BERT, 18 million tokens", "random weights"),
-        ("`cpu` of version 0.2", "1,000 sentences", "examples", "NER 1,000", "pre-trained", "random weights"),
-        ("`cpu` of version 0.2", "4,000 sentences", "examples", "NER 4,000", "pre-trained", "random weights"),
     ]
     rows = []
     for encoder, tuning, name, column, *variants in asked:
@@ -81,7 +79,7 @@ def named_entities() -> Lines:
 
 def mini() -> Lines:
     """The figures of the study of `mini` that have been run with several seeds, the settings, and the differences."""
-    found, others = mini_study(), ("linear model", "word2vec + BiLSTM", "random weights")
+    found, others = study("mini"), ("linear model", "word2vec + BiLSTM", "random weights")
     values = {(e["row"], e["column"]): e for e in found["measured"] if e["n"] > 1}
     columns = [column for column in found["columns"] if ("mini", column["name"]) in values]
     effects = {
@@ -123,7 +121,7 @@ def mini() -> Lines:
         for other in others[1:]
         if any(one == other for one, _ in effects)
     ]
-    return [*table(header, rows, words=2), "", *(f"{note}." for note in notes)]
+    return [*claim("mini"), *table(header, rows, words=2), "", *(f"{note}." for note in notes)]
 
 
 def settings(column: str, chosen: str | None) -> str:
@@ -147,46 +145,3 @@ def steps() -> Lines:
         entries = [values[f"{line}, {step}".removesuffix(", "), column] for line, column in asked]
         rows.append((step.removeprefix("step ") or "3,020, the end", *(spread(e["mean"], e["sd"]) for e in entries)))
     return [*claim("steps"), *table(("step", *(f"{line}, {column}" for line, column in asked)), rows)]
-
-
-def korean_tasks() -> Lines:
-    """The recipe's encoder beside the usual start and random weights, with Holm's correction over the tasks."""
-    found = study("korean")
-    values = {(e["row"], e["column"]): e for e in found["measured"]}
-    names = [column["name"] for column in found["columns"] if column["name"] != "perplexity"]
-    variants = ("korean", "korean, usual start, 15 % masked", "random weights")
-    effects = [difference(*(values[row, name]["values"] for row in ("random weights", "korean"))) for name in names]
-    corrected = holm([one.p for one in effects if one is not None and one.p is not None])
-    rows = []
-    for name, one, p in zip(names, effects, corrected, strict=True):
-        sides = [spread(values[row, name]["mean"], values[row, name]["sd"]) for row in variants]
-        rows.append((name, *sides, difference_text(one) + (" ‡" if p <= 0.05 else "")))
-    note = f"‡: p at most 0.05 after Holm's correction over the {len(names)} tasks. Intervals are not corrected."
-    header = (
-        "task",
-        "this encoder (%)",
-        "normal initialization (%)",
-        "random weights (%)",
-        "gain on random weights (95 %)",
-    )
-    return [*claim("korean"), *table(header, rows), "", note]
-
-
-def examples_against_others() -> Lines:
-    """The pre-trained encoder against the rows without an encoder, with Holm's correction over all comparisons."""
-    others = ("word2vec + BiLSTM", "logistic regression")
-    finished = [
-        {e["column"] for e in study("examples")["measured"] if e["row"] == row and len(e["values"]) == 5}
-        for row in ("pre-trained", *others)
-    ]
-    columns = [e["column"] for e in study("examples")["measured"] if e["row"] == "pre-trained"]
-    columns = [column for column in columns if all(column in one for one in finished)]
-    found = [
-        difference(values_in("examples", other, column), values_in("examples", "pre-trained", column))
-        for column in columns
-        for other in others
-    ]
-    corrected = holm([one.p for one in found if one is not None and one.p is not None])
-    cells = [difference_text(one) + (" ‡" if p <= 0.05 else "") for one, p in zip(found, corrected, strict=True)]
-    rows = [(column, *cells[2 * i : 2 * i + 2]) for i, column in enumerate(columns)]
-    return table(("data", *(f"pre-trained minus {other}" for other in others)), rows)

@@ -38,7 +38,6 @@ NAMES = (
 PAGES = tuple(DOCS / f"{name}.md" for name in NAMES)
 BLOCK = re.compile(r"^(<!-- table: (\S+) -->)\n.*?^(<!-- end -->)$", re.MULTILINE | re.DOTALL)
 
-COLUMNS = ("NER 250", "NER 1,000", "NER 4,000", "SST-2 200", "SST-2 1,000", "SST-2 5,000")  # of examples, that were run
 UNFINISHED = (  # rows of tasks that have named entities alone, or few other columns
     "BERT, 18 million tokens",
     "LTR & No NSP + BiLSTM",
@@ -66,7 +65,6 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "mrpc-sweep": runs.mrpc_sweep,
     "continued": runs.continued,
     "embedders": runs.embedders,
-    "korean-tasks": studies.korean_tasks,
     "korean-sentences": runs.korean_sentences,
     "ko-mini": korean_tables.mini_ko,
     "ko-embedder": korean_tables.embedder,
@@ -79,9 +77,8 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "steps": studies.steps,
     "masking-low-rate": lambda: studies.with_differences("masking-low-rate", "NER, fine-tuning"),
     "mask-rate": lambda: studies.with_differences("mask-rate", "NER"),
-    "examples": lambda: studies.figures("examples", COLUMNS),
     "mini": studies.mini,
-    "examples-against-others": studies.examples_against_others,
+    "mini-ko": lambda: studies.claim("mini-ko")[:1],
     "features": lambda: studies.with_differences("features", "NER dev"),
     "size": lambda: studies.figures("size", ("perplexity", "MNLI", "NER")),
     "hostile": attacks.hostile,

@@ -470,11 +470,9 @@ ALIKE = {"mini": ("NER 4,000", "NER 14,041", "SST-2 1,000", "SST-2", "CoLA", "QN
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(
-    "name", ["features", "korean", "mini", "mini-ko", "recurrent", "static-dynamic", "steps", "tasks"]
-)
+@pytest.mark.parametrize("name", ["features", "mini", "mini-ko", "recurrent", "static-dynamic", "steps", "tasks"])
 def test_a_recipe_runs_from_end_to_end(name, tiny_store, tiny_data, tmp_path, any_vocabulary):
-    """Recipes that differ in kind; what `examples` has runs in test_study_baselines.py."""
+    """Recipes that differ in kind."""
     plan, alike = make_plan(sources(STUDIES / f"{name}.toml", tiny_store, tiny_data, minute=True)), ALIKE.get(name, ())
     plan = replace(plan, seeds=plan.seeds[:1])
     for row in plan.rows:

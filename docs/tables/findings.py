@@ -183,6 +183,13 @@ FINDINGS = [
     Finding("", "-", "NSMC, 1,000 reviews", "continued-nsmc", "1000", "texts of the task", "as it is"),
 ]
 
+ENCODERS = {  # what was pre-trained, by the source
+    "mini": "`mini`",
+    "mini-ko": "`mini-ko`",
+    "runs": "`cpu` of 0.1",
+    "relatives": "4 layers, ten minutes",
+    "continued-nsmc": "`korean` of 0.2",
+}
 CONTINUED = ("continued", "continued-nsmc")  # in benchmarks/results: three encoders each, claims named before the runs
 
 
@@ -232,6 +239,7 @@ def findings() -> Lines:
             f.title + (" *" if f.planned else ""),
             f.one.paper,
             f.one.here,
+            ENCODERS.get(f.one.source, "2 layers, 0.2"),
             difference_text(f.ours),
             f"{f.ours.n} {f.unit}",
             p_text(f.p),
@@ -240,8 +248,8 @@ def findings() -> Lines:
         )
         for f in judged()
     ]
-    header = ("finding", "paper", "compared here", "points (95 %)", "n", "p", "p, corrected", "verdict")
-    return table(header, rows, words=3)
+    header = ("finding", "paper", "compared here", "encoder", "points (95 %)", "n", "p", "p, corrected", "verdict")
+    return table(header, rows, words=4)
 
 
 def claim_text(f: Judged, comparison: str, n: str) -> str:

@@ -14,6 +14,7 @@ from bertworks.experiments.statistics import difference, difference_text, holm
 from bertworks.experiments.tables import differences, tables
 
 RECIPES = Path(bertworks.__file__).parent / "recipes"
+OVERLAP = "linear model, overlap of characters"
 NAMED = {"pretraining-seeds": "interaction"}  # the source of a study's claim among the findings, if another
 
 
@@ -79,7 +80,7 @@ def named_entities() -> Lines:
 
 def mini() -> Lines:
     """The figures of the study of `mini` that have been run with several seeds, the settings, and the differences."""
-    found, others = study("mini"), ("linear model", "word2vec + BiLSTM", "random weights")
+    found, others = study("mini"), ("linear model", OVERLAP, "word2vec + BiLSTM", "random weights")
     values = {(e["row"], e["column"]): e for e in found["measured"] if e["n"] > 1}
     columns = [column for column in found["columns"] if ("mini", column["name"]) in values]
     effects = {
@@ -114,7 +115,16 @@ def mini() -> Lines:
         scores.insert(2, effect(others[0], name))
         rows.append((panel, settings(name, first.get("chosen")), str(first["n"]), *scores))
     settings_of = "epochs, batch, learning rate of `mini`"
-    header = ("task, examples", settings_of, "n", "`mini`", others[0], "`mini` minus linear model", *others[1:])
+    header = (
+        "task, examples",
+        settings_of,
+        "n",
+        "`mini`",
+        others[0],
+        "`mini` minus linear model",
+        "overlap",
+        *others[2:],
+    )
     notes = [
         f"- `mini` minus {other}: "
         + "; ".join(f"{name} {effect(other, name)}" for one, name in effects if one == other)

@@ -466,7 +466,10 @@ def test_a_recipe_expands(path, tiny_store, tiny_data, any_vocabulary):
 
 
 # columns that differ from another one of the recipe in their data alone
-ALIKE = {"mini": ("NER 4,000", "NER 14,041", "SST-2 1,000", "SST-2", "CoLA", "QNLI", "RTE"), "tasks": ("MNLI",)}
+ALIKE = {
+    "mini": ("NER 4,000", "NER 14,041", "SST-2 1,000", "SST-2", "CoLA", "QNLI", "RTE"),
+    "tasks": ("MNLI", "next sentence"),
+}
 
 
 @pytest.mark.heavy

@@ -142,7 +142,7 @@ def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, An
     ]
     held_out += [("masked-LM loss of word frequencies alone", f"{results['metrics']['unigram_entropy']:.2f}")]
     held_out += [("perplexity of masked tokens", f"{math.exp(metrics['mlm_loss']):.1f}")]
-    held_out += [("BLiMP, accuracy", f"{100 * blimp['accuracy']:.1f} %")] if blimp else []
+    held_out += [("BLiMP, accuracy", f"{100 * blimp['metrics']['accuracy']:.1f} %")] if blimp else []
     lines += ["On held-out documents, in sequences of 128 tokens:", "", *table(("metric", "value"), held_out)]
     trained = "trained on few tokens" if any(phase.length > 128 for phase in recipe.phases) else "not trained"
     lines += [f"In sequences of 512 tokens the masked-LM loss is {longest['mlm_loss']:.2f}: positions above 128 were "]

@@ -54,11 +54,11 @@ def test_the_relatives_recipes_have_the_published_shapes(name):
     counts = [sum(p.numel() for p in model.parameters()) for model in models]
     assert counts[0] == bare and with_heads in (None, counts[1])
     small = load_recipe(RECIPES / "pretrain" / f"{name}-cpu.toml", PretrainConfig)
-    other = load_recipe(RECIPES / "pretrain" / "roberta-cpu.toml", PretrainConfig)
-    assert (small.optim, small.phases) == (other.optim, other.phases)  # so that their curves can be compared
+    study = load_recipe(RECIPES / "pretrain" / "study.toml", PretrainConfig)
+    assert (small.optim, small.phases) == (study.optim, study.phases)  # so that their curves can be compared
     assert small.objective == recipe.objective and small.loop.hours == pytest.approx(1 / 6, rel=1e-3)
     alike = ("max_length", "position_embedding_type")
-    assert all(getattr(small.model, name) == getattr(other.model, name) for name in alike)
+    assert all(getattr(small.model, name) == getattr(study.model, name) for name in alike)
 
 
 def test_distilberts_recipe():

@@ -1,6 +1,7 @@
 """Engines that inference.py compares: each is a function from texts to vectors of length 1."""
 
 import importlib.util
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,26 @@ PACKAGES = {
     "openvino": "openvino",
     "export": "onnxruntime",
 }
-BATCH = 32
+BATCHES = (1, 4, 8, 16, 32)  # sizes that engines without batches of their own choose from
 Vectors = NDArray[np.float32]
 Embed = Callable[[list[str]], Vectors]
+
+
+class Batched:
+    """An engine in batches of the size of BATCHES that is fastest for the first texts it gets."""
+
+    def __init__(self, run: Callable[[list[str], int], Vectors]):
+        self.run, self.batch = run, 0
+
+    def __call__(self, texts: list[str]) -> Vectors:
+        self.batch = self.batch or min(BATCHES, key=lambda size: min(self.seconds(texts, size) for _ in range(2)))
+        return self.run(texts, self.batch)
+
+    def seconds(self, texts: list[str], size: int) -> float:
+        """How long the texts take in batches of a size."""
+        start = time.perf_counter()
+        self.run(texts, size)
+        return time.perf_counter() - start
 
 
 def ours(folder: Path, precision: Any) -> Embed:
@@ -49,7 +67,9 @@ def sentence_transformers(folder: Path, precision: str) -> Embed:
 
     kind = getattr(torch, precision)
     model = SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": kind})
-    return lambda texts: np.asarray(model.encode(texts, normalize_embeddings=True), np.float32)
+    return Batched(
+        lambda texts, size: np.asarray(model.encode(texts, batch_size=size, normalize_embeddings=True), np.float32)
+    )
 
 
 def onnxruntime(folder: Path, graph: Path) -> Embed:
@@ -79,7 +99,7 @@ def sorted_by_length(folder: Path, run: Callable[[dict[str, NDArray[np.int64]]],
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     limit = min(tokenizer.model_max_length, 512)
 
-    def embed(texts: list[str]) -> Vectors:
+    def embed(texts: list[str], size: int) -> Vectors:
         def vectors(rows: list[int]) -> Vectors:
             batch = [texts[row] for row in rows]
             arrays = dict(tokenizer(batch, padding=True, truncation=True, max_length=limit, return_tensors="np"))
@@ -87,9 +107,9 @@ def sorted_by_length(folder: Path, run: Callable[[dict[str, NDArray[np.int64]]],
             means: Vectors = (run(arrays) * mask).sum(1) / mask.sum(1)
             return means / np.linalg.norm(means, axis=1, keepdims=True)
 
-        return np.stack(common.by_length(vectors, [len(text) for text in texts], BATCH))
+        return np.stack(common.by_length(vectors, [len(text) for text in texts], size))
 
-    return embed
+    return Batched(embed)
 
 
 def write_exports(folder: Path, work: Path, names: Sequence[str]) -> None:

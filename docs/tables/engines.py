@@ -33,22 +33,33 @@ EXPORTED = {  # task: its name on the page, the metric and the metric's name the
 
 
 def engines() -> Lines:
-    """Throughput, single texts and exactness of every engine."""
-    found = result("benchmarks/inference")["engines"]
-    header = ("engine", "texts/s", "times", "one text, p50 (ms)", "p99 (ms)", "smallest cosine", "STS-B")
-    return table(header, [_engine(title, found[name]) for name, title in ENGINES.items()])
+    """Throughput, single texts and exactness of every engine, and its throughput with BERT-BASE and longer texts."""
+    found, base = (result(f"benchmarks/{file}")["engines"] for file in ("inference", "inference-base"))
+    header = (
+        "engine",
+        "batch",
+        "texts/s",
+        "one text, p50 (ms)",
+        "p99 (ms)",
+        "smallest cosine",
+        "STS-B",
+        "BERT-BASE, texts/s",
+        "one text, p50 (ms)",
+    )
+    return table(header, [_engine(title, found[name], base.get(name)) for name, title in ENGINES.items()])
 
 
-def _engine(name: str, found: dict[str, Any]) -> tuple[str, ...]:
+def _engine(name: str, found: dict[str, Any], base: dict[str, Any] | None) -> tuple[str, ...]:
     single = found["single_ms"]
     return (
         name,
+        str(found["batch"] or "own"),
         f"{found['texts_a_second']:.0f}",
-        f"{found['times_peer']:.2f}",
-        f"{single['p50']:.2f}",
-        f"{single['p99']:.2f}",
+        f"{single['p50']:.1f}",
+        f"{single['p99']:.1f}",
         f"{found['cosine']['smallest']:.4f}",
         f"{found['stsb_spearman']:.3f}",
+        *((f"{base['texts_a_second']:.1f}", f"{base['single_ms']['p50']:.0f}") if base else ("-", "-")),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from scipy import stats
 from sources import Lines, Values, result, seeds_of, study, table, values_in
 
-from bertworks.experiments.claims import limited, limited_verdict, verdict
+from bertworks.experiments.claims import claimed, limited, limited_verdict, verdict
 from bertworks.experiments.statistics import LEVEL, Difference, difference, difference_text, holm, p_text
 
 
@@ -27,6 +27,7 @@ class Finding:
     row: str = ""
     against: str = ""
     expect: str = "higher"
+    beyond: tuple[str, ...] = ()  # two more rows, whose difference is subtracted
     margin: float = 0.01  # for "equal"
     paper_points: float | None = None  # the paper's difference in the same metric
 
@@ -71,9 +72,12 @@ FINDINGS = [
         "left-to-right is worse (table 5)",
         "MNLI -1.8, SQuAD -10.1",
         "NER, gap pre-trained minus gap random",
-        "interaction",
+        "pretraining-seeds",
         "NER",
-        expect="lower",
+        "LTR & No NSP",
+        "No NSP",
+        "lower",
+        ("random weights, left-to-right", "random weights"),
     ),
     Finding("", "-", "NER, pre-trained", "pretraining-seeds", "NER", "LTR & No NSP", "No NSP", "lower"),
     Finding(
@@ -191,6 +195,7 @@ ENCODERS = {  # what was pre-trained, by the source
     "continued-nsmc": "`korean` of 0.2",
 }
 CONTINUED = ("continued", "continued-nsmc")  # in benchmarks/results: three encoders each, claims named before the runs
+OTHERS = ("runs", "relatives", *CONTINUED)  # no studies
 
 
 @dataclass(frozen=True)
@@ -207,21 +212,23 @@ class Judged:
 
     @property
     def unit(self) -> str:
-        """What n counts. Without pre-training it is means of two fine-tuning seeds."""
-        if self.one.source == "pretraining-seeds" and self.one.row.startswith("random weights"):
-            return "× 2 seeds"
-        if self.one.source in ("pretraining-seeds", "interaction", *CONTINUED):
-            return "pre-trainings"
-        if not self.one.source.startswith("mini"):
-            return "seeds"
-        column = next(one for one in study(self.one.source)["columns"] if one["name"] == self.one.column)
+        """What n counts. Without pre-training it is means of all fine-tuning seeds."""
+        if self.one.source in OTHERS:
+            return "pre-trainings" if self.one.source in CONTINUED else "seeds"
+        found = study(self.one.source)
+        if found.get("pretrain_seeds"):
+            trained = any(not row.startswith("random weights") for row in (self.one.row, self.one.against))
+            return "pre-trainings" if trained else f"× {len(found['seeds'])} seeds"
+        column = next(one for one in found["columns"] if one["name"] == self.one.column)
         return "draws" if column.get("draw") else "seeds"
 
 
 @functools.cache
 def judged() -> list[Judged]:
     """All comparisons. A claim is judged by its own p, as in its study, all others by the corrected p."""
-    compared_ones = [(one, difference(*compared(one))) for one in FINDINGS]
+    compared_ones = [
+        (one, claimed(study(one.source)) if one.beyond else difference(*compared(one))) for one in FINDINGS
+    ]
     found = [(one, ours, p_of(one, ours)) for one, ours in compared_ones if ours is not None]
     corrected, title = holm([p for _, _, p in found]), ""
     all_judged: list[Judged] = []
@@ -262,16 +269,13 @@ def claim_text(f: Judged, comparison: str, n: str) -> str:
 
 def planned(one: Finding) -> bool:
     """Whether a comparison is the claim of its study, named before the runs."""
-    if one.source in ("runs", "relatives", *CONTINUED):
+    if one.source in OTHERS:
         return one.source in CONTINUED
-    claim = study("pretraining-seeds" if one.source == "interaction" else one.source).get("claim")
-    if claim is None or not claim["named_before"] or bool(claim.get("beyond")) != (one.source == "interaction"):
+    claim = study(one.source).get("claim")
+    if claim is None or not claim["named_before"]:
         return False
-    return one.source == "interaction" or (claim["row"], claim["against"], claim["column"]) == (
-        one.row,
-        one.against,
-        one.column,
-    )
+    named = (claim["row"], claim["against"], claim["column"], *claim.get("beyond", ()))
+    return named == (one.row, one.against, one.column, *one.beyond)
 
 
 def p_of(one: Finding, ours: Difference) -> float:
@@ -291,10 +295,8 @@ def p_beyond(result: Difference, margin: float) -> float | None:
 
 def reserved(one: Finding, said: str) -> str:
     """A verdict, limited to the encoders of its rows."""
-    if one.source in ("interaction", *CONTINUED):  # n counts encoders
-        return said
-    if one.source in ("runs", "relatives"):
-        return limited(said, 2)
+    if one.source in OTHERS:  # where n counts encoders in part
+        return said if one.source in CONTINUED else limited(said, 2)
     return limited_verdict(said, study(one.source), (one.row, one.against))
 
 
@@ -309,10 +311,6 @@ def compared(one: Finding) -> tuple[Values, Values]:
     if one.source in CONTINUED:
         values = result(f"benchmarks/{one.source}")["values"][one.column]
         return pair(values[name] for name in (one.against, one.row))
-    if one.source == "interaction":
-        names = ("random weights", "random weights, left-to-right", "No NSP", "LTR & No NSP")
-        both, left, masked, ltr = (values_in("pretraining-seeds", name, "NER") for name in names)
-        return {s: left[s] - both[s] for s in both}, {s: ltr[s] - masked[s] for s in masked}
     return pair(values_in(one.source, name, one.column) for name in (one.against, one.row))
 
 

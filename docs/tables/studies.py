@@ -15,7 +15,6 @@ from bertworks.experiments.tables import differences, tables
 
 RECIPES = Path(bertworks.__file__).parent / "recipes"
 OVERLAP = "linear model, overlap of characters"
-NAMED = {"pretraining-seeds": "interaction"}  # the source of a study's claim among the findings, if another
 
 
 def figures(name: str, columns: Sequence[str] = (), without: Sequence[str] = (), missing: int = 0) -> Lines:
@@ -32,7 +31,7 @@ def figures(name: str, columns: Sequence[str] = (), without: Sequence[str] = (),
 def claim(name: str) -> Lines:
     """The claim of a study that was named before its runs."""
     sheet = claim_table(study(name))
-    ours = next((f for f in judged() if f.planned and f.one.source in (name, NAMED.get(name))), None)
+    ours = next((f for f in judged() if f.planned and f.one.source == name), None)
     if sheet is None or ours is None:
         return []
     found = {what: said for what, said in sheet.rows}
@@ -147,11 +146,13 @@ def settings(column: str, chosen: str | None) -> str:
 
 
 def steps() -> Lines:
+    """The scores of both lines at each snapshot and at the end."""
     found = study("steps")
     values = {(e["row"], e["column"]): e for e in found["measured"]}
     asked = [(line, column) for column in ("NER", "MNLI") for line in ("masked LM", "left-to-right")]
     rows = []
-    for step in ("step 150", "step 300", "step 600", "step 1,200", ""):
-        entries = [values[f"{line}, {step}".removesuffix(", "), column] for line, column in asked]
-        rows.append((step.removeprefix("step ") or "3,020, the end", *(spread(e["mean"], e["sd"]) for e in entries)))
+    for row in (one for one in found["rows"] if one["line"] == "masked LM"):
+        step = row["name"].partition(", step ")[2]
+        entries = [values[f"{line}, step {step}" if step else line, column] for line, column in asked]
+        rows.append((step or f"{row['steps']:,}, the end", *(spread(e["mean"], e["sd"]) for e in entries)))
     return [*claim("steps"), *table(("step", *(f"{line}, {column}" for line, column in asked)), rows)]

@@ -190,9 +190,9 @@ FINDINGS = [
 ENCODERS = {  # what was pre-trained, by the source
     "mini": "`mini`",
     "mini-ko": "`mini-ko`",
-    "runs": "`cpu` of 0.1",
+    "runs": "`cpu`, version 0.1",
     "relatives": "4 layers, ten minutes",
-    "continued-nsmc": "`korean` of 0.2",
+    "continued-nsmc": "`korean`, version 0.2",
 }
 CONTINUED = ("continued", "continued-nsmc")  # in benchmarks/results: three encoders each, claims named before the runs
 OTHERS = ("runs", "relatives", *CONTINUED)  # no studies
@@ -209,6 +209,13 @@ class Judged:
     corrected: float  # by Holm, over all comparisons of the table
     planned: bool  # a claim that was named before its runs
     verdict: str
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether a run of one of both rows collapsed to one answer."""
+        entries = [] if self.one.source in OTHERS else study(self.one.source)["measured"]
+        rows = (self.one.row, self.one.against)
+        return any(e["collapsed"] for e in entries if e["row"] in rows and e["column"] == self.one.column)
 
     @property
     def unit(self) -> str:
@@ -245,8 +252,8 @@ def findings() -> Lines:
         (
             f.title + (" *" if f.planned else ""),
             f.one.paper,
-            f.one.here,
-            ENCODERS.get(f.one.source, "2 layers, 0.2"),
+            f.one.here + " †" * f.collapsed,
+            ENCODERS.get(f.one.source, "studies' encoder"),
             difference_text(f.ours),
             f"{f.ours.n} {f.unit}",
             p_text(f.p),

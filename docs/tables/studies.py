@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from findings import claim_text, judged
@@ -10,7 +10,7 @@ from sources import RESULTS, Lines, result, spread, study, table
 
 import bertworks
 from bertworks.experiments.claims import claim_table
-from bertworks.experiments.statistics import difference, difference_text, holm
+from bertworks.experiments.statistics import LEVEL, Difference, difference, difference_text, holm
 from bertworks.experiments.tables import differences, tables
 
 RECIPES = Path(bertworks.__file__).parent / "recipes"
@@ -39,16 +39,24 @@ def claim(name: str) -> Lines:
 
 
 def with_differences(name: str, column: str, columns: Sequence[str] = ()) -> Lines:
-    """The figures, and beside them one column's differences."""
+    """The figures, and beside them one column's differences from the base variant."""
     lines = figures(name, columns)
     compared = differences(study(name))
+    holding = holding_of(compared)
     head = next(i for i, line in enumerate(lines) if line.startswith("|"))
-    lines[head] += f" {column}: difference (95 %) |"
+    lines[head] += f" {column}: minus {study(name)['base']} (95 %) |"
     lines[head + 1] += " ---: |"
     for i in range(head + 2, len(lines)):
-        one = compared.get((lines[i].split("|")[1].strip(), column))
-        lines[i] += f" {difference_text(one) if one else ''} |"
+        key = (lines[i].split("|")[1].strip(), column)
+        shown = difference_text(compared[key]) + " ‡" * (key in holding) if key in compared else ""
+        lines[i] += f" {shown} |"
     return lines
+
+
+def holding_of(compared: Mapping[tuple[str, str], Difference | None]) -> set[tuple[str, str]]:
+    """The differences that hold after Holm's correction for all of them."""
+    tested = {key: one.p for key, one in compared.items() if one is not None and one.p is not None}
+    return {key for key, p in zip(tested, holm([*tested.values()]), strict=True) if p <= LEVEL}
 
 
 def named_entities() -> Lines:
@@ -90,8 +98,7 @@ def mini() -> Lines:
         for column in columns
         if (other, column["name"]) in values
     }
-    tested = {key: one.p for key, one in effects.items() if one is not None and one.p is not None}
-    holding = {key for key, p in zip(tested, holm([*tested.values()]), strict=True) if p <= 0.05}
+    holding = holding_of(effects)
 
     def cell(row: str, name: str) -> str:
         entry, n = values.get((row, name)), values["mini", name]["n"]

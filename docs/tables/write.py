@@ -30,6 +30,7 @@ NAMES = (
     "results/speed",
     "results/studies",
     "results/finetuning",
+    "corpus",
     "plateau",
     "reliability",
     "ko/index",

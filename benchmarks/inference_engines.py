@@ -1,6 +1,5 @@
 """Engines that inference.py compares: each is a function from texts to vectors of length 1."""
 
-import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import common
 from bertworks.apps.export.exportable import ExportableModel
 from bertworks.apps.export.folder import export
 from bertworks.checkpoint.folder import load_model
+from bertworks.checkpoint.pooling import read_pooling
 from bertworks.inference.exported import STATES
 from bertworks.inference.predictor import Predictor
 
@@ -27,14 +27,9 @@ THEIRS = (
     "openvino, bfloat16",
 )
 EXPORTED = ("export, float32", "export, int8")  # folders of bertworks.export, opened by Predictor
-SIDES, EXACT, PEER = OURS + EXPORTED + THEIRS, OURS[0], THEIRS[0]
-PACKAGES = {
-    "sentence-transformers": "sentence_transformers",
-    "onnxruntime": "onnxruntime",
-    "openvino": "openvino",
-    "export": "onnxruntime",
-}
+SIDES, EXACT = OURS + EXPORTED + THEIRS, OURS[0]
 BATCHES = (1, 4, 8, 16, 32)  # sizes that engines without batches of their own choose from
+PASSES = 2  # over the texts in each size, in turns
 Vectors = NDArray[np.float32]
 Embed = Callable[[list[str]], Vectors]
 
@@ -46,7 +41,9 @@ class Batched:
         self.run, self.batch = run, 0
 
     def __call__(self, texts: list[str]) -> Vectors:
-        self.batch = self.batch or min(BATCHES, key=lambda size: min(self.seconds(texts, size) for _ in range(2)))
+        if not self.batch:
+            found = [(self.seconds(texts, size), size) for _ in range(PASSES) for size in BATCHES]
+            self.batch = min(found)[1]
         return self.run(texts, self.batch)
 
     def seconds(self, texts: list[str], size: int) -> float:
@@ -92,12 +89,18 @@ def openvino(folder: Path, graph: Path, precision: str) -> Embed:
     return sorted_by_length(folder, lambda arrays: network({name: arrays[name] for name in names})[STATES])
 
 
+def limit_of(folder: Path) -> int:
+    """The most tokens that all engines read of a text."""
+    pooling = read_pooling(folder)[1]
+    return (pooling and pooling.max_length) or 512
+
+
 def sorted_by_length(folder: Path, run: Callable[[dict[str, NDArray[np.int64]]], Vectors]) -> Embed:
     """Tokenizing and mean pooling around a function from a batch's arrays to (B, L, D)."""
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    limit = min(tokenizer.model_max_length, 512)
+    limit = limit_of(folder)
 
     def embed(texts: list[str], size: int) -> Vectors:
         def vectors(rows: list[int]) -> Vectors:
@@ -115,10 +118,10 @@ def sorted_by_length(folder: Path, run: Callable[[dict[str, NDArray[np.int64]]],
 def write_exports(folder: Path, work: Path, names: Sequence[str]) -> None:
     """What the named sides open in `work`: graphs of the encoder, and exported folders."""
     for name in names:
-        if name in EXPORTED and not missing(name):
+        if name in EXPORTED:
             precision: Any = name.split(", ")[1]
             export(folder, work / f"export-{precision}", precision)
-    if any(name.startswith(("onnx", "openvino")) and not missing(name) for name in names):
+    if any(name.startswith(("onnx", "openvino")) for name in names):
         write_graphs(folder, work, "onnxruntime, int8" in names)
 
 
@@ -155,9 +158,3 @@ def build(side: str, folder: Path, work: Path) -> Embed:
     if kind == "openvino":
         return openvino(folder, work / "model.onnx", precision)
     return sentence_transformers(folder, precision) if kind == "sentence-transformers" else ours(folder, precision)
-
-
-def missing(side: str) -> str:
-    """Why a side cannot run here; "" if it can."""
-    package = PACKAGES.get(side.split(", ")[0])
-    return f"{package} is not installed" if package and importlib.util.find_spec(package) is None else ""

@@ -153,7 +153,7 @@ def facts_of(options: Any, texts: Sequence[str]) -> common.Result:
     return {
         "what": (__doc__ or "").splitlines()[0],
         "threads": torch.get_num_threads(),
-        "model": "BERT-BASE, random weights" if options.base else options.model.name,
+        "model": "BERT-BASE, random weights" if options.base else "all-MiniLM-L6-v2",
         "texts": len(texts),
         "tokens": sum(min(len(one.ids), limit_of(options.model)) for one in tokenizer.encode_batch(texts)),
         "machine": common.machine_facts(),

@@ -43,14 +43,18 @@ def engines() -> Lines:
         "p99 (ms)",
         "smallest cosine",
         "STS-B",
+        "BERT-BASE, batch",
         "BERT-BASE, texts/s",
-        "one text, p50 (ms)",
+        "BERT-BASE, one text, p50 (ms)",
     )
     return table(header, [_engine(title, found[name], base.get(name)) for name, title in ENGINES.items()])
 
 
 def _engine(name: str, found: dict[str, Any], base: dict[str, Any] | None) -> tuple[str, ...]:
     single = found["single_ms"]
+    other = ("-", "-", "-")
+    if base:
+        other = (str(base["batch"] or "own"), f"{base['texts_a_second']:.1f}", f"{base['single_ms']['p50']:.0f}")
     return (
         name,
         str(found["batch"] or "own"),
@@ -59,7 +63,7 @@ def _engine(name: str, found: dict[str, Any], base: dict[str, Any] | None) -> tu
         f"{single['p99']:.1f}",
         f"{found['cosine']['smallest']:.4f}",
         f"{found['stsb_spearman']:.3f}",
-        *((f"{base['texts_a_second']:.1f}", f"{base['single_ms']['p50']:.0f}") if base else ("-", "-")),
+        *other,
     )
 
 

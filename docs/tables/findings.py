@@ -214,7 +214,7 @@ class Judged:
     def collapsed(self) -> bool:
         """Whether a run of one of both rows collapsed to one answer."""
         entries = [] if self.one.source in OTHERS else study(self.one.source)["measured"]
-        rows = (self.one.row, self.one.against)
+        rows = (self.one.row, self.one.against, *self.one.beyond)
         return any(e["collapsed"] for e in entries if e["row"] in rows and e["column"] == self.one.column)
 
     @property
@@ -225,7 +225,8 @@ class Judged:
         found = study(self.one.source)
         if found.get("pretrain_seeds"):
             trained = any(not row.startswith("random weights") for row in (self.one.row, self.one.against))
-            return "pre-trainings" if trained else f"× {len(found['seeds'])} seeds"
+            several = f"× {len(found['seeds'])} " if len(found["seeds"]) > 1 else ""
+            return "pre-trainings" if trained else f"{several}seeds"
         column = next(one for one in found["columns"] if one["name"] == self.one.column)
         return "draws" if column.get("draw") else "seeds"
 
@@ -282,7 +283,9 @@ def planned(one: Finding) -> bool:
     if claim is None or not claim["named_before"]:
         return False
     named = (claim["row"], claim["against"], claim["column"], *claim.get("beyond", ()))
-    return named == (one.row, one.against, one.column, *one.beyond)
+    planned = named == (one.row, one.against, one.column, *one.beyond)
+    assert planned or not one.beyond, one  # only claims have such differences
+    return planned
 
 
 def p_of(one: Finding, ours: Difference) -> float:

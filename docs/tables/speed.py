@@ -62,7 +62,7 @@ def summary() -> Lines:
             "slower EPYC",
         ),
         (
-            "vectors of 10 texts of 420 tokens, BERT-BASE",
+            "vectors of 10 texts of 410 tokens, BERT-BASE",
             "sentence-transformers and OpenVINO in bfloat16, ONNX Runtime in int8",
             ", ".join(longer),
             "slower EPYC",

@@ -7,8 +7,8 @@ all-MiniLM-L6-v2 (6 layers of width 384) on a CPU, or with --base BERT-BASE with
 vectors of length 1, with as many threads as OMP_NUM_THREADS allows. Texts are 1, 1, 2, 4 or 8 consecutive sentences of
 the English Wikipedia text, or N. Every engine has a process, which is warmed up before the first round. In each round
 every engine embeds all texts at once, then single texts of 24 tokens. No round begins after --minutes, but for the
-first. Cosines are with bertworks' own vectors in float32, the correlation with human judgements is that of STS-B's
-development pairs; both on a seventh of the texts and pairs.
+first. With --base the result's name ends in -base. Cosines are with bertworks' own vectors in float32, the correlation
+with human judgements is that of STS-B's development pairs; both on a seventh of the texts and pairs.
 
 The engines: bertworks in both precisions; sentence-transformers in float32 and with the whole model in bfloat16; ONNX
 Runtime and OpenVINO on the graph that torch.onnx makes of the model, texts sorted by length; these in the fastest of
@@ -153,7 +153,7 @@ def facts_of(options: Any, texts: Sequence[str]) -> common.Result:
     return {
         "what": (__doc__ or "").splitlines()[0],
         "threads": torch.get_num_threads(),
-        "model": "BERT-BASE, random weights" if options.base else "all-MiniLM-L6-v2",
+        "model": "BERT-BASE, random weights" if options.base else str(options.model),
         "texts": len(texts),
         "tokens": sum(min(len(one.ids), limit_of(options.model)) for one in tokenizer.encode_batch(texts)),
         "machine": common.machine_facts(),
@@ -196,7 +196,7 @@ def judged(side: Side, pairs: Sequence[Any]) -> float:
 
 
 def write_base(vocabulary: Path, folder: Path) -> Path:
-    """BERT-BASE with random weights, which is as fast as a trained one, and the vocabulary of all-MiniLM-L6-v2."""
+    """BERT-BASE with random weights and the vocabulary of all-MiniLM-L6-v2."""
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(vocabulary, model_max_length=512)

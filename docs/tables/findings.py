@@ -283,9 +283,9 @@ def planned(one: Finding) -> bool:
     if claim is None or not claim["named_before"]:
         return False
     named = (claim["row"], claim["against"], claim["column"], *claim.get("beyond", ()))
-    planned = named == (one.row, one.against, one.column, *one.beyond)
-    assert planned or not one.beyond, one  # only claims have such differences
-    return planned
+    same = named == (one.row, one.against, one.column, *one.beyond)
+    assert same or not one.beyond, one  # only claims have such differences
+    return same
 
 
 def p_of(one: Finding, ours: Difference) -> float:

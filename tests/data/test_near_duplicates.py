@@ -8,14 +8,7 @@ import pytest
 
 from bertworks.data import build as build_module
 from bertworks.data import near_duplicates as near_module
-from bertworks.data.near_duplicates import (
-    FEWEST,
-    VALUES,
-    Sketcher,
-    duplicate_key,
-    find_near_duplicates,
-    shingles,
-)
+from bertworks.data.near_duplicates import FEWEST, VALUES, Sketcher, duplicate_key, find_near_duplicates, shingles
 from bertworks.data.opening import open_store
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from support import builds

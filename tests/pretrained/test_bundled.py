@@ -1,5 +1,7 @@
 """The bundled encoders: transformers reads them, their cards say what they are, and `--model mini` finds them."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from huggingface_hub import ModelCard
@@ -46,9 +48,13 @@ def test_the_architecture_is_that_of_the_recipe(name):
     assert {key for key, *_ in found} <= {"vocab_size"}
 
 
-def test_an_encoder_is_small_and_has_a_card(name):
-    folder = bundled(name)
+def test_an_encoder_is_small_and_has_a_card(name, monkeypatch):
+    folder, records = bundled(name), Path(__file__).parents[2] / "docs/results/encoders"
+    monkeypatch.syspath_prepend(str(records))
+    from bundle import read, scores
+
     assert sum(path.stat().st_size for path in folder.iterdir()) < 20_000_000
     card = ModelCard.load(folder / "README.md")
     assert card.data.license == "cc-by-sa-4.0" and card.data.language in ("en", "ko")
     assert all(f"\n## {title}\n" in card.text for title in ("Data and licence", "Training", "Limits", "Use"))
+    assert "\n".join(scores(read(records / name / "study/results.json"))) in card.text

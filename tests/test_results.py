@@ -117,7 +117,7 @@ def test_the_page_of_kills_and_hostile_files_has_the_present_commands(monkeypatc
 
 def test_verdicts_of_the_page_say_no_more_than_was_found():
     """One verdict for a finding: a claim named before its runs by its own p, all others by the corrected one."""
-    text = (ROOT / "docs/results/studies.md").read_text("utf-8")
+    text = "".join((ROOT / f"docs/results/{page}.md").read_text("utf-8") for page in ("encoders", "studies"))
     table = text.split("<!-- table: findings -->")[1].split("<!-- end -->")[0].strip().splitlines()[2:]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table]
     claims = re.findall(r"^Claim, .* Verdict: \*\*(.+)\*\*\. Difference: (.*) points, p (.*), n ", text, re.MULTILINE)

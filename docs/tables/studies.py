@@ -1,4 +1,4 @@
-"""The tables of docs/results/studies.md that show studies."""
+"""The tables of docs/results/studies.md and docs/results/encoders.md that show studies."""
 
 import re
 import tomllib
@@ -85,14 +85,14 @@ def named_entities() -> Lines:
     return table(("encoder", "fine-tuning", "study", "pre-trained", "random weights"), rows, words=3)
 
 
-def mini() -> Lines:
-    """The figures of the study of `mini` that have been run with several seeds, the settings, and the differences."""
-    found, others = study("mini"), ("linear model", OVERLAP, "word2vec + BiLSTM", "random weights")
+def encoder(name: str, *others: str) -> Lines:
+    """A bundled encoder beside others: settings and scores of columns with several seeds, then the differences."""
+    found = study(name)
     values = {(e["row"], e["column"]): e for e in found["measured"] if e["n"] > 1}
-    columns = [column for column in found["columns"] if ("mini", column["name"]) in values]
+    columns = [column for column in found["columns"] if (name, column["name"]) in values]
     effects = {
         (other, column["name"]): difference(
-            values[other, column["name"]]["values"], values["mini", column["name"]]["values"]
+            values[other, column["name"]]["values"], values[name, column["name"]]["values"]
         )
         for other in others
         for column in columns
@@ -100,54 +100,49 @@ def mini() -> Lines:
     }
     holding = holding_of(effects)
 
-    def cell(row: str, name: str) -> str:
-        entry, n = values.get((row, name)), values["mini", name]["n"]
+    def cell(row: str, column: str) -> str:
+        entry = values.get((row, column))
         if entry is None:
             return "-"
-        parts = [spread(entry["mean"], entry["sd"]), f"(n {entry['n']})" if entry["n"] != n else ""]
-        return " ".join([*filter(None, parts), *[f"†{entry['collapsed']}"][: entry["collapsed"]]])
+        fewer = f"(n {entry['n']})" if entry["n"] != values[name, column]["n"] else ""
+        collapsed = f"†{entry['collapsed']}" if entry["collapsed"] else ""
+        return " ".join(filter(None, (spread(entry["mean"], entry["sd"]), fewer, collapsed)))
 
-    def effect(other: str, name: str) -> str:
-        one = effects.get((other, name))
-        fewer = one is not None and one.n < max(values[row, name]["n"] for row in ("mini", other))
-        common = f", n {one.n}" if one is not None and fewer else ""  # seeds that both have
-        return difference_text(one) + common + (" ‡" if (other, name) in holding else "")
-
-    rows = []
+    scores, minus = [], []
     for column in columns:
-        name, first = column["name"], values["mini", column["name"]]
-        panel = f"{column['panel'].split(',')[0]}, {column['x']:,.0f}" if column.get("x") else name
-        scores = [cell(row, name) for row in ("mini", *others)]
-        scores.insert(2, effect(others[0], name))
-        rows.append((panel, settings(name, first.get("chosen")), str(first["n"]), *scores))
-    settings_of = "epochs, batch, learning rate of `mini`"
-    header = (
-        "task, examples",
-        settings_of,
-        "n",
-        "`mini`",
-        others[0],
-        "`mini` minus linear model",
-        "overlap",
-        *others[2:],
-    )
-    notes = [
-        f"- `mini` minus {other}: "
-        + "; ".join(f"{name} {effect(other, name)}" for one, name in effects if one == other)
-        for other in others[1:]
-        if any(one == other for one, _ in effects)
+        one, entry = column["name"], values[name, column["name"]]
+        task = (
+            f"{column['panel'].split(',')[0]}, {column['x']:,.0f}"
+            if column.get("x")
+            else one.replace(" 1,000", ", 1,000")
+        )
+        set_to = settings(name, one, entry.get("chosen"))
+        scores.append((task, set_to, str(entry["n"]), *(cell(row, one) for row in (name, *others))))
+        keys = [(other, one) for other in others]
+        minus.append((task, *(difference_text(effects.get(key)) + " ‡" * (key in holding) for key in keys)))
+    heads = ["overlap" if other == OVERLAP else other for other in others]
+    return [
+        *claim(name),
+        *table(("task, examples", "epochs, batch, learning rate", "n", f"`{name}`", *heads), scores, words=2),
+        "",
+        f"`{name}` minus the others, with 95 % intervals:",
+        "",
+        *table(("task, examples", *heads), minus),
     ]
-    return [*claim("mini"), *table(header, rows, words=2), "", *(f"{note}." for note in notes)]
 
 
-def settings(column: str, chosen: str | None) -> str:
-    """Epochs, batch size and learning rate of a column of the study of `mini`."""
+def settings(name: str, column: str, chosen: str | None) -> str:
+    """Epochs, batch size and learning rate of a bundled encoder in a column of its study."""
     recipe, default = (
         tomllib.loads(path.read_text(encoding="utf-8"))
-        for path in (RESULTS / "encoders/mini/study/recipe.toml", RECIPES / "finetune/study.toml")
+        for path in (RESULTS / f"encoders/{name}/study/recipe.toml", RECIPES / "finetune/study.toml")
     )
     own = next(one.get("finetune", {}) for one in recipe["columns"] if one["name"] == column)
-    lr = float(match[1]) if (match := re.search(r"optim\.lr = (\S+)", chosen or "")) else default["optim"]["lr"]
+    lr = (
+        float(match[1])
+        if (match := re.search(r"optim\.lr = (\S+)", chosen or ""))
+        else own.get("optim", default["optim"])["lr"]
+    )
     epochs, batch = (own.get(key, default[key]) for key in ("epochs", "batch_size"))
     return f"{epochs:g}, {batch}, {f'{lr:.0e}'.replace('e-0', 'e-')}"
 

@@ -27,6 +27,7 @@ from bertworks.files import write_text
 
 NAMES = (
     "results",
+    "results/encoders",
     "results/speed",
     "results/studies",
     "results/finetuning",
@@ -78,8 +79,8 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "steps": studies.steps,
     "masking-low-rate": lambda: studies.with_differences("masking-low-rate", "NER, fine-tuning"),
     "mask-rate": lambda: studies.with_differences("mask-rate", "NER"),
-    "mini": studies.mini,
-    "mini-ko": lambda: studies.claim("mini-ko")[:1],
+    "mini": lambda: studies.encoder("mini", "linear model", studies.OVERLAP, "word2vec + BiLSTM", "random weights"),
+    "mini-ko": lambda: studies.encoder("mini-ko", "linear model over characters", studies.OVERLAP, "random weights"),
     "features": lambda: studies.with_differences("features", "NER dev"),
     "size": lambda: studies.figures("size", ("perplexity", "MNLI", "NER")),
     "hostile": attacks.hostile,

@@ -22,7 +22,7 @@ from bertworks.experiments.plan import make_plan
 from bertworks.experiments.recipe import Study
 from bertworks.experiments.scheduler import RunFolder
 from bertworks.experiments.specs import StudyInputs, Training
-from bertworks.experiments.study import Options, run_study
+from bertworks.experiments.study import Options, run_study, show_runs
 from bertworks.experiments.tables import tables
 from bertworks.files import Diverged, InputError, NotWritten, read_json
 from bertworks.finetuning.recipe import FinetuneConfig
@@ -436,8 +436,9 @@ def test_a_folder_of_something_else_is_refused(finished, tiny_store, tiny_data, 
     plan = make_plan(sources(recipe, tiny_store, tiny_data))
     for change in ({"study": "other"}, {"format": 2}, {"minute": True}):
         (tmp_path / "results.json").write_text(json.dumps(read_json(out / "results.json") | change))
-        with pytest.raises(InputError, match="the results of something else"):
-            run_study(plan, tmp_path, tmp_path / "cells")
+        for command in (run_study, show_runs):
+            with pytest.raises(InputError, match="the results of something else"):
+                command(plan, tmp_path, tmp_path / "cells")
     (tmp_path / "results.json").rename(tmp_path / "rows.jsonl")
     with pytest.raises(InputError, match=r"other files than a run's, such as rows\.jsonl"):
         run_study(plan, tmp_path, tmp_path / "cells")

@@ -60,7 +60,7 @@ def run(argv: list[str]) -> None:
     plan = make_plan(StudyInputs(recipe, arguments.corpus, arguments.data, arguments.model, arguments.minute))
     folder = arguments.cells or arguments.out / "cells"
     if arguments.dry_run:
-        show_runs(plan, folder)
+        show_runs(plan, arguments.out, folder)
     else:
         _run(plan, arguments.out, folder, arguments.keep_models, arguments.on)
 

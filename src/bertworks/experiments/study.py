@@ -88,9 +88,11 @@ def run_study(plan: Plan, out: Path, root: Path, options: Options = Options()) -
     return results if finished else None
 
 
-def show_runs(plan: Plan, root: Path) -> None:
-    """Print the runs in the order of work, their state, and the time that finished ones took."""
+def show_runs(plan: Plan, out: Path, root: Path) -> None:
+    """Print the runs in the order of work, their state, and the time that finished ones took. Raises as `run_study`."""
     folder, rows = RunFolder(root), []
+    check_out(plan, out)
+    check_runs(plan, folder)
     for run in plan.runs:
         results = folder.results(run)
         state = "busy" if folder.busy(run) else folder.state(run)

@@ -9,7 +9,7 @@ TASKS = {  # columns of the study of mini-ko
     "KorSTS, no training": "KorSTS(학습 없이 벡터의 코사인), 스피어만 상관계수",
     "KorSTS": "KorSTS(문장 쌍 회귀), 스피어만 상관계수",
     "KorSTS, embedder": "KorSTS(임베더), 스피어만 상관계수",
-    "KorQuAD": "KorQuAD(검증 데이터의 5분의 1로 평가), 글자 단위 F1",
+    "KorQuAD": "KorQuAD(검증 데이터의 5분의 4로 학습, 5분의 1로 평가), 글자 단위 F1",
 }
 
 

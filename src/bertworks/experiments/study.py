@@ -64,8 +64,7 @@ def run_study(plan: Plan, out: Path, root: Path, options: Options = Options()) -
         advice = "start the command several times on the same --out, each on a GPU or a core of its own"
         raise InputError(f"torchrun trains one run on several processes, not several runs; {advice}")
     folder = RunFolder(root)
-    check_out(plan, out)
-    check_runs(plan, folder)
+    check_folders(plan, out, folder)
     out.mkdir(parents=True, exist_ok=True)
     runner, search = Runner(plan, folder, options), Search(plan, folder, out)
     runner.read_data()
@@ -91,11 +90,9 @@ def run_study(plan: Plan, out: Path, root: Path, options: Options = Options()) -
 def show_runs(plan: Plan, out: Path, root: Path) -> None:
     """Print the runs in the order of work, their state, and the time that finished ones took. Raises as `run_study`."""
     folder, rows = RunFolder(root), []
-    check_out(plan, out)
-    check_runs(plan, folder)
+    check_folders(plan, out, folder)
     for run in plan.runs:
-        results = folder.results(run)
-        state = "busy" if folder.busy(run) else folder.state(run)
+        results, state = folder.results(run), "busy" if folder.busy(run) else folder.state(run)
         rows.append((run.title, state, duration(results["seconds"]) if results else ""))
     ResultTable(f"{plan.study.title}: {len(plan.runs)} runs", ("run", "state", "took"), rows).show()
 
@@ -126,8 +123,9 @@ def check_out(plan: Plan, out: Path) -> None:
         raise InputError(f"{out} has the results of something else: {there}; expected {expected}; {advice}")
 
 
-def check_runs(plan: Plan, folder: RunFolder) -> None:
-    """Raises InputError if finished runs lack results, or a snapshot that an earlier study did not need."""
+def check_folders(plan: Plan, out: Path, folder: RunFolder) -> None:
+    """Raises InputError like `check_out`, and if finished runs lack results, or a snapshot that is needed now."""
+    check_out(plan, out)
     for run in plan.runs:
         folder.results(run)
     for start in (one.start for row in plan.rows for one in row.replicates):

@@ -27,7 +27,7 @@ def mini_ko() -> Lines:
 
     systems = ("mini-ko", "linear model over characters", "random weights")
     rows = [(text, *(cell(one, name) for one in systems)) for name, text in TASKS.items()]
-    head = ("과제", "`mini-ko`(%)", "글자 선형 모델(%)", "사전학습 없음(%)")
+    head = ("과제 (점수 × 100)", "`mini-ko`", "글자 선형 모델", "사전학습 없음")
     return table(head, [row for row in rows if row[1] != "-"])
 
 

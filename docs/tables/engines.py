@@ -91,7 +91,7 @@ def _export(task: str, shown: tuple[str, str, str]) -> tuple[str, ...]:
 
 def servers() -> Lines:
     """The requests/s of each server with a p99 of 100 ms, and with 1, 4 and 16 clients, each in its best setting."""
-    header = ("server", "setting at p99 100 ms", "requests/s at p99 100 ms", "p99 of each round (ms)", "1 client", "4", "16")
+    header = ("server", "setting at p99", "requests/s at p99 100 ms", "p99 of each round (ms)", "1 client", "4", "16")
     return table(header, [*_servers()], words=2)
 
 
